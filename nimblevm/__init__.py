@@ -1,0 +1,1 @@
+"""nimblevm: compile dynamic Relay programs to one file, run it on a register VM."""

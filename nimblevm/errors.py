@@ -1,0 +1,210 @@
+"""Every exception of nimblevm, and the one table that ties run-time status codes to them.
+
+Leaf module: imports nothing of the package. Every class derives from `NimbleError` and from the builtin
+exception that fits, so callers may catch either. `STATUSES` is the source of the C enum
+`nvm_status` (native/gen_tables.py writes native/include/generated/nvm_status.h); a number is never reused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class NimbleError(Exception):
+    """Base of everything that nimblevm raises on purpose."""
+
+
+# --- compile time -------------------------------------------------------------------------------
+
+
+class RelaySyntaxError(NimbleError, SyntaxError):
+    """Relay text that does not follow the grammar; the message shows file:line:column, the line and a caret."""
+
+
+class RelayTypeError(NimbleError, TypeError):
+    """A program that does not type-check; the message shows every span involved."""
+
+
+class WellFormedError(NimbleError, ValueError):
+    """An IRModule with a scope, arity or ADT fault (unbound variable, variable bound twice...)."""
+
+
+class CompileError(NimbleError, RuntimeError):
+    """A well-typed program that can't be compiled (limits of the format, unsupported construct)."""
+
+
+class UnknownOperator(NimbleError, KeyError):
+    """A name that is no registered operator."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+# --- run time: one class per status row below ---------------------------------------------------
+
+
+class OutOfMemory(NimbleError, MemoryError):
+    """The system or a device gave no memory."""
+
+
+class InvalidExecutable(NimbleError, ValueError):
+    """A file that is damaged, hostile or no nimblevm executable."""
+
+
+class UnsupportedVersion(InvalidExecutable):
+    """A file of another format version; the message names both."""
+
+
+class InvalidInput(NimbleError, ValueError):
+    """An argument that does not fit the parameter: rank, dim, missing, extra, constructor."""
+
+
+class InvalidInputType(InvalidInput, TypeError):
+    """An argument of the wrong dtype or kind of value."""
+
+
+class ShapeMismatch(NimbleError, ValueError):
+    """A dim that the compiler could not prove turned out different at run time."""
+
+
+class OperandMismatch(NimbleError, ValueError):
+    """A kernel operand that does not fit the kernel's signature (hostile or miscompiled file)."""
+
+
+class NullValue(NimbleError, RuntimeError):
+    """An instruction read an object register that holds nothing (hostile or miscompiled file)."""
+
+
+class ValueKindError(NimbleError, TypeError):
+    """An instruction met a value of another kind than it needs (hostile or miscompiled file)."""
+
+
+class IndexOutOfRange(NimbleError, IndexError):
+    """An index outside its axis."""
+
+
+class DivisionByZero(NimbleError, ZeroDivisionError):
+    """Integer division or modulus by zero."""
+
+
+class DimOverflow(NimbleError, OverflowError):
+    """Shape arithmetic left the range of int64, or a dim became negative."""
+
+
+class MatchFailure(NimbleError, RuntimeError):
+    """No clause of a partial `match?` applied."""
+
+
+class LimitExceeded(NimbleError, RuntimeError):
+    """Base of the limits of a run; the VM works on afterwards."""
+
+
+class InstructionLimit(LimitExceeded):
+    """The run used up its instruction budget."""
+
+
+class MemoryLimit(LimitExceeded, MemoryError):
+    """The run used up its byte budget."""
+
+
+class ObjectLimit(LimitExceeded, MemoryError):
+    """The run used up its object budget."""
+
+
+class FrameLimit(LimitExceeded, RecursionError):
+    """The run's calls nest deeper than allowed."""
+
+
+class TimeLimit(LimitExceeded, TimeoutError):
+    """The run took longer than allowed."""
+
+
+class Cancelled(NimbleError, RuntimeError):
+    """The run was cancelled by another thread."""
+
+
+class VMBusy(NimbleError, RuntimeError):
+    """A second run on a VM that is already running."""
+
+
+class FunctionNotFound(NimbleError, KeyError):
+    """The executable has no function of that name; the message lists what it has."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class DeviceError(NimbleError, RuntimeError):
+    """A device is missing or reported a fault."""
+
+
+class FileError(NimbleError, OSError):
+    """A file could not be opened, read, mapped or written."""
+
+
+class Closed(NimbleError, ValueError):
+    """A handle was used after close."""
+
+
+class KernelError(NimbleError, RuntimeError):
+    """A kernel reported a fault that has no class of its own."""
+
+
+class Unsupported(NimbleError, NotImplementedError):
+    """This build, CPU or device can't do what was asked."""
+
+
+class InternalError(NimbleError, RuntimeError):
+    """A fault of nimblevm itself; please report it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One row: the C name is `NVM_` + name."""
+
+    number: int
+    name: str
+    exception: type[NimbleError] | None
+    meaning: str
+
+
+STATUSES: tuple[Status, ...] = (
+    Status(0, "OK", None, "success"),
+    Status(1, "OUT_OF_MEMORY", OutOfMemory, "the system or a device gave no memory"),
+    Status(2, "INVALID_EXECUTABLE", InvalidExecutable, "damaged or hostile file"),
+    Status(3, "UNSUPPORTED_VERSION", UnsupportedVersion, "file of another format version"),
+    Status(4, "INVALID_INPUT", InvalidInput, "argument does not fit the parameter"),
+    Status(5, "INVALID_INPUT_TYPE", InvalidInputType, "argument of the wrong dtype or kind"),
+    Status(6, "SHAPE_MISMATCH", ShapeMismatch, "a checked dim differs"),
+    Status(7, "OPERAND_MISMATCH", OperandMismatch, "kernel operand does not fit the signature"),
+    Status(8, "NULL_VALUE", NullValue, "object register holds nothing"),
+    Status(9, "VALUE_KIND", ValueKindError, "value of another kind than the instruction needs"),
+    Status(10, "INDEX_OUT_OF_RANGE", IndexOutOfRange, "index outside its axis"),
+    Status(11, "DIVISION_BY_ZERO", DivisionByZero, "integer division or modulus by zero"),
+    Status(12, "DIM_OVERFLOW", DimOverflow, "shape arithmetic overflow or negative dim"),
+    Status(13, "MATCH_FAILURE", MatchFailure, "no clause of a partial match applied"),
+    Status(14, "INSTRUCTION_LIMIT", InstructionLimit, "instruction budget used up"),
+    Status(15, "MEMORY_LIMIT", MemoryLimit, "byte budget used up"),
+    Status(16, "OBJECT_LIMIT", ObjectLimit, "object budget used up"),
+    Status(17, "FRAME_LIMIT", FrameLimit, "calls nest too deep"),
+    Status(18, "TIME_LIMIT", TimeLimit, "time budget used up"),
+    Status(19, "CANCELLED", Cancelled, "cancelled by another thread"),
+    Status(20, "VM_BUSY", VMBusy, "second concurrent run of one VM"),
+    Status(21, "FUNCTION_NOT_FOUND", FunctionNotFound, "no function of that name"),
+    Status(22, "DEVICE_ERROR", DeviceError, "device missing or faulty"),
+    Status(23, "FILE_ERROR", FileError, "file could not be read or mapped"),
+    Status(24, "CLOSED", Closed, "handle used after close"),
+    Status(25, "KERNEL_ERROR", KernelError, "kernel fault without a code of its own"),
+    Status(26, "UNSUPPORTED", Unsupported, "not possible with this build, CPU or device"),
+    Status(27, "INTERNAL", InternalError, "fault of nimblevm itself"),
+    Status(28, "INTERRUPTED", None, "the poll callback asked to stop (Ctrl-C)"),
+)
+
+_BY_NUMBER = {row.number: row for row in STATUSES}
+if len(_BY_NUMBER) != len(STATUSES) or len({row.name for row in STATUSES}) != len(STATUSES):
+    raise ValueError("errors.STATUSES: a number or name occurs twice")
+
+
+def status_row(number: int) -> Status:
+    """The table row of a status number that C returned; an unknown one reads as INTERNAL."""
+    return _BY_NUMBER.get(number, _BY_NUMBER[27])

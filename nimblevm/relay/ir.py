@@ -1,0 +1,484 @@
+"""The nodes of Relay: expressions, patterns, type definitions, IRModule.
+
+Every node is immutable and compared by identity, as in TVM; structural equality is relay/structural.py.
+`span` says where the node came from; `checked_type` is filled by inference, which builds new nodes and never
+changes old ones. Operators (`Op`, op/registry.py) are leaves of expressions too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from nimblevm.relay.types import (
+    FuncType,
+    GlobalTypeVar,
+    IncompleteType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeVar,
+    scalar_type,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A place in a source: 1-based lines and columns; the end is exclusive."""
+
+    source: str
+    line: int
+    column: int
+    end_line: int = 0
+    end_column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}:{self.column}"
+
+
+# relay/printer.py registers itself here, so that str(node) is Relay text without an import cycle.
+_TEXT_WRITER: list[Callable[[Any], str]] = []
+
+
+def register_text_writer(writer: Callable[[Any], str]) -> None:
+    """Install the function behind `str()` of nodes, types excepted (called once, by relay/printer.py)."""
+    _TEXT_WRITER[:] = [writer]
+
+
+def _text(node: object) -> str:
+    if _TEXT_WRITER:
+        return _TEXT_WRITER[0](node)
+    return f"<{type(node).__name__} at {id(node):#x}>"
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Node:
+    """Base of everything with a place in a source."""
+
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __repr__(self) -> str:
+        return _text(self)
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Expr(Node):
+    """Base of expressions. `checked_type` is None before inference."""
+
+    checked_type: Type | None = field(default=None, kw_only=True)
+
+    def __call__(self, *args: Expr) -> Call:
+        """Call this expression, as TVM allows: `f(x, y)`."""
+        return Call(self, tuple(args))
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Leaf(Expr):
+    """An expression without parts. `Op` of op/registry.py derives from it."""
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Var(Leaf):
+    """A local variable; identity is the object. An annotation without holes is its checked_type from the start."""
+
+    name_hint: str
+    type_annotation: Type | None = None
+
+    def __post_init__(self) -> None:
+        if self.checked_type is None and is_complete(self.type_annotation):
+            object.__setattr__(self, "checked_type", self.type_annotation)
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class GlobalVar(Leaf):
+    """The name of a function of the module. Inside one module there is one GlobalVar object a name."""
+
+    name_hint: str
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Constant(Leaf):
+    """A tensor known at compile time: a C-contiguous read-only numpy array. checked_type is set at construction."""
+
+    data: np.ndarray[Any, Any]
+
+    def __post_init__(self) -> None:
+        # np.ascontiguousarray would turn rank 0 into rank 1.
+        array = np.asarray(self.data, order="C")
+        if array.flags.writeable:
+            array = array.copy(order="C")
+            array.flags.writeable = False
+        object.__setattr__(self, "data", array)
+        object.__setattr__(self, "checked_type", TensorType(array.shape, array.dtype.name))
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Tuple(Expr):
+    """A tuple of expressions; no fields is the unit value."""
+
+    fields: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Call(Expr):
+    """A call of an operator (`attrs` is an instance of its attrs class or None), constructor, global or closure."""
+
+    op: Expr
+    args: tuple[Expr, ...]
+    attrs: Any = None
+    type_args: tuple[Type, ...] = ()
+
+
+_NO_ATTRS: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Function(Expr):
+    """A function literal. `ret_type` None means "infer it". `attrs` as in TVM: "Primitive", "Compiler", ..."""
+
+    params: tuple[Var, ...]
+    body: Expr
+    ret_type: Type | None = None
+    type_params: tuple[TypeVar, ...] = ()
+    attrs: Mapping[str, Any] = field(default_factory=lambda: _NO_ATTRS)
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Let(Expr):
+    """let var = value; body. A function value may mention its own var (recursion)."""
+
+    var: Var
+    value: Expr
+    body: Expr
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class If(Expr):
+    """Branch on a rank-0 bool."""
+
+    cond: Expr
+    true_branch: Expr
+    false_branch: Expr
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class TupleGetItem(Expr):
+    """Field `index` (0-based) of a tuple."""
+
+    tuple_value: Expr
+    index: int
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class RefCreate(Expr):
+    """A new mutable cell."""
+
+    value: Expr
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class RefRead(Expr):
+    """The content of a cell."""
+
+    ref: Expr
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class RefWrite(Expr):
+    """Store into a cell; the value of the expression is unit."""
+
+    ref: Expr
+    value: Expr
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Constructor(Leaf):
+    """A constructor of an ADT: field types `inputs` (may mention the type's parameters), `tag` = position (0-based)."""
+
+    name_hint: str
+    inputs: tuple[Type, ...]
+    belong_to: GlobalTypeVar
+    tag: int
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Pattern(Node):
+    """Base of the patterns of match."""
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class PatternWildcard(Pattern):
+    """_ : matches everything, binds nothing."""
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class PatternVar(Pattern):
+    """Matches everything and binds it."""
+
+    var: Var
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class PatternConstructor(Pattern):
+    """Matches values built by the constructor whose fields match."""
+
+    constructor: Constructor
+    patterns: tuple[Pattern, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class PatternTuple(Pattern):
+    """Matches a tuple whose fields match."""
+
+    patterns: tuple[Pattern, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Clause(Node):
+    """One arm of a match."""
+
+    lhs: Pattern
+    rhs: Expr
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Match(Expr):
+    """Branch on the constructor of `data`. `complete` False is `match?`: no clause applies -> MatchFailure."""
+
+    data: Expr
+    clauses: tuple[Clause, ...]
+    complete: bool = True
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class TypeData(Node):
+    """The definition of an ADT."""
+
+    header: GlobalTypeVar
+    type_vars: tuple[TypeVar, ...]
+    constructors: tuple[Constructor, ...]
+
+
+def is_complete(type_: Type | None) -> bool:
+    """Whether a type is given and has no hole."""
+    stack: list[Type | None] = [type_]
+    while stack:
+        match stack.pop():
+            case None | IncompleteType():
+                return False
+            case TupleType(fields=fields):
+                stack.extend(fields)
+            case FuncType(arg_types=args, ret_type=ret):
+                stack.extend((*args, ret))
+            case TypeCall(args=args):
+                stack.extend(args)
+            case Type() as other:
+                value = getattr(other, "value", None)  # RefType
+                if value is not None:
+                    stack.append(value)
+    return True
+
+
+class IRModule:
+    """Functions and type definitions by name: a mutable mapping with TVM's methods.
+
+    Passes copy it (`shallow_copy`) and never change their argument. Keys are GlobalVars; a string works too.
+    """
+
+    def __init__(
+        self,
+        functions: Mapping[GlobalVar, Function] | None = None,
+        type_definitions: Mapping[GlobalTypeVar, TypeData] | None = None,
+    ) -> None:
+        self._functions: dict[GlobalVar, Function] = {}
+        self._globals: dict[str, GlobalVar] = {}
+        self._types: dict[GlobalTypeVar, TypeData] = dict(type_definitions or {})
+        for var, function in (functions or {}).items():
+            self[var] = function
+
+    @property
+    def functions(self) -> Mapping[GlobalVar, Function]:
+        return MappingProxyType(self._functions)
+
+    @property
+    def type_definitions(self) -> Mapping[GlobalTypeVar, TypeData]:
+        return MappingProxyType(self._types)
+
+    def _key(self, var: GlobalVar | str) -> GlobalVar:
+        name = var if isinstance(var, str) else var.name_hint
+        if name not in self._globals:
+            raise KeyError(f"the module has no function @{name}; it has: {', '.join(sorted(self._globals))}")
+        return self._globals[name]
+
+    def __contains__(self, var: GlobalVar | str) -> bool:
+        return (var if isinstance(var, str) else var.name_hint) in self._globals
+
+    def __getitem__(self, var: GlobalVar | GlobalTypeVar | str) -> Function | TypeData:
+        if isinstance(var, GlobalTypeVar):
+            return self._types[var]
+        return self._functions[self._key(var)]
+
+    def function(self, var: GlobalVar | str) -> Function:
+        """The function of that name (typed access for our own code); KeyError lists what there is."""
+        return self._functions[self._key(var)]
+
+    def __setitem__(self, var: GlobalVar | GlobalTypeVar | str, value: Function | TypeData) -> None:
+        if isinstance(value, TypeData):
+            self._types[value.header] = value
+            return
+        if isinstance(var, GlobalTypeVar):
+            raise TypeError(f"{var.name_hint} names a type; give a TypeData")
+        name = var if isinstance(var, str) else var.name_hint
+        key = self._globals.get(name)
+        if key is None:
+            key = GlobalVar(name) if isinstance(var, str) else var
+        elif isinstance(var, GlobalVar) and var is not key:
+            # One object a name: the newer GlobalVar replaces the older one.
+            del self._functions[key]
+            key = var
+        self._globals[name] = key
+        self._functions[key] = value
+
+    def __delitem__(self, var: GlobalVar | str) -> None:
+        key = self._key(var)
+        del self._functions[key]
+        del self._globals[key.name_hint]
+
+    def __iter__(self) -> Iterator[GlobalVar]:
+        return iter(self._functions)
+
+    def __len__(self) -> int:
+        return len(self._functions)
+
+    def get_global_var(self, name: str) -> GlobalVar:
+        return self._key(name)
+
+    def get_global_vars(self) -> list[GlobalVar]:
+        return list(self._functions)
+
+    def get_global_type_var(self, name: str) -> GlobalTypeVar:
+        var = GlobalTypeVar(name)
+        if var not in self._types:
+            raise KeyError(f"the module has no type {name}; it has: {', '.join(t.name_hint for t in self._types)}")
+        return var
+
+    def get_constructor(self, type_name: str, name: str) -> Constructor:
+        for constructor in self._types[self.get_global_type_var(type_name)].constructors:
+            if constructor.name_hint == name:
+                return constructor
+        raise KeyError(f"type {type_name} has no constructor {name}")
+
+    def get_type(self, name: str) -> tuple[Any, ...]:
+        """As TVM: (type variable, constructor, constructor...)."""
+        definition = self._types[self.get_global_type_var(name)]
+        return (definition.header, *definition.constructors)
+
+    def add_type(self, definition: TypeData) -> None:
+        self._types[definition.header] = definition
+
+    def update(self, other: IRModule) -> None:
+        """Add all functions and types of `other`; equal names are replaced."""
+        self._types.update(other._types)
+        for var, function in other._functions.items():
+            self[var] = function
+
+    def shallow_copy(self) -> IRModule:
+        return IRModule(self._functions, self._types)
+
+    @staticmethod
+    def from_expr(
+        expr: Expr,
+        functions: Mapping[GlobalVar, Function] | None = None,
+        type_defs: Mapping[GlobalTypeVar, TypeData] | None = None,
+    ) -> IRModule:
+        """A module whose `main` is `expr` (wrapped in a function of its free variables if it is none)."""
+        module = IRModule(functions, type_defs)
+        module["main"] = expr if isinstance(expr, Function) else Function(free_vars(expr), expr)
+        return module
+
+    def __repr__(self) -> str:
+        return _text(self)
+
+
+def children(node: Expr) -> tuple[Expr, ...]:
+    """The direct subexpressions in evaluation order; patterns and binders are not among them."""
+    match node:
+        case Leaf():
+            return ()
+        case Call(op=op, args=args):
+            return (op, *args)
+        case Let(value=value, body=body):
+            return (value, body)
+        case Function(body=body):
+            return (body,)
+        case Tuple(fields=fields):
+            return fields
+        case TupleGetItem(tuple_value=value):
+            return (value,)
+        case If(cond=cond, true_branch=true, false_branch=false):
+            return (cond, true, false)
+        case Match(data=data, clauses=clauses):
+            return (data, *(c.rhs for c in clauses))
+        case RefCreate(value=value):
+            return (value,)
+        case RefRead(ref=ref):
+            return (ref,)
+        case RefWrite(ref=ref, value=value):
+            return (ref, value)
+    raise TypeError(f"unknown expression {type(node).__name__}")
+
+
+def pattern_vars(pattern: Pattern) -> tuple[Var, ...]:
+    """The variables that a pattern binds, from left to right."""
+    found: list[Var] = []
+    stack = [pattern]
+    while stack:
+        match stack.pop():
+            case PatternVar(var=var):
+                found.append(var)
+            case PatternConstructor(patterns=parts) | PatternTuple(patterns=parts):
+                stack.extend(reversed(parts))
+            case PatternWildcard():
+                pass
+            case other:
+                raise TypeError(f"unknown pattern {type(other).__name__}")
+    return tuple(found)
+
+
+def free_vars(expr: Expr) -> tuple[Var, ...]:
+    """The variables that `expr` uses and does not bind, in order of first use. Each node is visited once."""
+    bound: set[Var] = set()
+    used: dict[Var, None] = {}
+    seen: set[Expr] = set()
+    stack = [expr]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Var):
+            used.setdefault(node)
+            continue
+        if node in seen:
+            continue
+        seen.add(node)
+        match node:
+            case Let(var=var):
+                bound.add(var)
+            case Function(params=params):
+                bound.update(params)
+            case Match(clauses=clauses):
+                for clause in clauses:
+                    bound.update(pattern_vars(clause.lhs))
+        stack.extend(reversed(children(node)))
+    return tuple(v for v in used if v not in bound)
+
+
+__all__ = [
+    "Call", "Clause", "Constant", "Constructor", "Expr", "Function", "GlobalTypeVar", "GlobalVar", "IRModule",
+    "If", "Leaf", "Let", "Match", "Node", "Pattern", "PatternConstructor", "PatternTuple", "PatternVar",
+    "PatternWildcard", "RefCreate", "RefRead", "RefWrite", "Span", "Tuple", "TupleGetItem", "TypeData", "Var",
+    "children", "free_vars", "is_complete", "pattern_vars", "register_text_writer", "scalar_type",
+]  # fmt: skip
