@@ -1,0 +1,104 @@
+/* A loaded program: what program.c reads, verify.c checks and the interpreter runs. Immutable after load. */
+#ifndef NVM_PROGRAM_H
+#define NVM_PROGRAM_H
+
+#include <stdatomic.h>
+
+#include "nvm_api.h"
+#include "nvm_kernel.h"
+#include "nvm_object.h"
+
+typedef struct nvm_kernel_ir nvm_kernel_ir; /* kernel_ir.h */
+
+typedef struct nvm_param {
+  const char *name;
+  uint32_t type;
+  uint8_t kind; /* 0 object, 1 int register */
+} nvm_param;
+
+typedef struct nvm_dim_slot {
+  const char *name;
+  int32_t param;        /* binding parameter or -1 */
+  const int64_t *program; /* postfix (enum nvm_dim_op) over slots, NULL: bound at first occurrence */
+  uint32_t n_words;
+} nvm_dim_slot;
+
+typedef struct nvm_function {
+  const char *name;
+  uint8_t is_public, result_kind;
+  uint32_t n_params;
+  const nvm_param *params;
+  uint32_t n_int_params, n_obj_params;
+  uint32_t result_type;
+  uint32_t n_ints, n_objs;
+  const uint32_t *code;
+  uint32_t n_words;
+  uint32_t n_dims;
+  const nvm_dim_slot *dims;
+  uint32_t n_checked;
+  const char *const *checked;
+  const uint8_t *spans;
+  uint32_t n_span_bytes;
+} nvm_function;
+
+typedef struct nvm_type {
+  const int64_t *words; /* docs/format.md, "Types" */
+  uint32_t n_words;
+} nvm_type;
+
+typedef struct nvm_adt_def {
+  const char *name;
+  uint32_t n_type_params, first, count;
+} nvm_adt_def;
+
+typedef struct nvm_ctor {
+  const char *name;
+  int32_t adt;
+  uint32_t tag, n_fields;
+  const uint32_t *field_types;
+} nvm_ctor;
+
+typedef struct nvm_note {
+  const char *text;
+  int32_t source;
+  uint32_t line, column;
+} nvm_note;
+
+typedef struct nvm_kernel {
+  const char *name;
+  uint8_t kind; /* 0 IR, 1 C, 2 external */
+  nvm_signature signature;
+  nvm_kernel_fn fn;         /* host function: machine code or C kernel; NULL: run ir */
+  const nvm_kernel_ir *ir;  /* checked, NULL for C kernels */
+} nvm_kernel;
+
+typedef struct nvm_section {
+  uint8_t kind;
+  const uint8_t *data;
+  size_t size;
+  const char *target;
+} nvm_section;
+
+struct nvm_program {
+  atomic_uint refcount;
+  uint32_t flags;
+  struct nvm_arena *arena; /* owns all tables and strings below (program.c) */
+  uint32_t n_functions, n_types, n_adts, n_ctors, n_constants, n_kernels, n_notes, n_sources, n_devices, n_sections;
+  const nvm_function *functions;
+  const nvm_type *types;
+  const nvm_adt_def *adts;
+  const nvm_ctor *ctors;
+  nvm_tensor *const *constants; /* immortal tensors; data points into the mapping */
+  const nvm_kernel *kernels;
+  const nvm_note *notes;
+  const char *const *sources;
+  const char *const *devices;
+  const nvm_section *sections;
+  const char *const *producer; /* key, value, key, value, ..., NULL */
+  const char *warning;
+  void *mapping; /* munmap'ed at release, or NULL */
+  size_t mapping_size;
+  struct nvm_native_code *native; /* native_code.c */
+};
+
+#endif

@@ -1,0 +1,218 @@
+"""The loop IR: what a kernel computes, as typed loops over buffers; unscheduled, one body for all targets.
+
+A Kernel has operands (buffers with a dtype and one size expression an axis), int64 `dims` that it is called with, and
+a body of statements. Index and size expressions are ordinary int64 expressions. All nodes are immutable; an expression
+object that occurs twice is one value (generators and the serialized form compute it once where scopes allow).
+
+Numbers. Integer arithmetic wraps in its dtype. Integer `div`, `mod` (truncated), `floordiv`, `floormod` fail with
+DivisionByZero; MIN / -1 wraps to MIN, its remainder is 0. float16 operations are computed in float32 and rounded after each.
+No operation is contracted to FMA, except that an Accumulate of op "add" may be reassociated and fused by a code
+generator. min and max of floats give NaN if either is NaN. Float to integer casts saturate, NaN gives 0; anything to bool is
+x != 0. `round` goes half away from zero. Shifts take the count modulo the width. Comparisons with NaN are false, ne true.
+
+Safety. The C interpreter checks every index of every load and store against its axis, so a body from a hostile file is
+an error, never a fault. Generated code trusts the compiler, which is why native sections are code: lower.py must prove
+or check (CheckIndex) what it indexes with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+UNARY_FLOAT = ("neg", "abs", "exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos", "tan",
+               "floor", "ceil", "round", "trunc", "sign")  # fmt: skip
+UNARY_INT = ("neg", "abs", "sign", "bitnot")
+UNARY_BOOL = ("not",)
+UNARY_TEST = ("isnan", "isinf", "isfinite")  # float -> bool
+BINARY = ("add", "sub", "mul", "div", "mod", "floordiv", "floormod", "min", "max", "pow", "and", "or", "xor", "shl", "shr")
+COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")
+ACCUMULATE = ("add", "mul", "min", "max", "and", "or")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Value:
+    """Base of expressions; `dtype` is a name of nimblevm.dtypes."""
+
+    dtype: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Const(Value):
+    """A literal: bool, int or float that its dtype can hold (NaN and infinities pass)."""
+
+    value: bool | int | float
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LoopVar(Value):
+    """The counter of the For that binds it (dtype int64); identity is the object."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Local(Value):
+    """A scalar variable of the kernel, set by SetLocal before it is read; identity is the object."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class DimRef(Value):
+    """dims[index], an in-dim or attribute (dtype int64)."""
+
+    index: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Load(Value):
+    """buffers[buffer][indices]; one int64 index an axis. On an axis flagged `broadcast` whose size is 1 the index reads 0."""
+
+    buffer: int
+    indices: tuple[Value, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Unary(Value):
+    """op of UNARY_*; operand dtype = dtype (bool result for UNARY_TEST)."""
+
+    op: str
+    operand: Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Binary(Value):
+    """op of BINARY on two operands of this dtype. "and", "or", "xor" work on bool (logical) and integers (bits)."""
+
+    op: str
+    lhs: Value
+    rhs: Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Compare(Value):
+    """op of COMPARE on two operands of one dtype; dtype of the result is bool."""
+
+    op: str
+    lhs: Value
+    rhs: Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Select(Value):
+    """cond ? if_true : if_false. Both are evaluated, so both must be safe; guard unsafe ones with an If statement."""
+
+    cond: Value
+    if_true: Value
+    if_false: Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Cast(Value):
+    """operand converted to dtype (saturating from float, wrapping between integers)."""
+
+    operand: Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class CheckIndex(Value):
+    """`index` (int64) if 0 <= index < bound, else the kernel fails with IndexOutOfRange naming `operand`, index and bound."""
+
+    index: Value
+    bound: Value
+    operand: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Statement:
+    """Base of statements."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class For(Statement):
+    """body for var = 0 .. extent - 1. `parallel`: turns are independent (no Local set inside is read across turns)."""
+
+    var: LoopVar
+    extent: Value
+    body: tuple[Statement, ...]
+    parallel: bool = False
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Store(Statement):
+    """buffers[buffer][indices] = value."""
+
+    buffer: int
+    indices: tuple[Value, ...]
+    value: Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SetLocal(Statement):
+    """local = value."""
+
+    local: Local
+    value: Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Accumulate(Statement):
+    """local = local op value, op of ACCUMULATE; the loop around it may run in any order and grouping (op "add", "mul" of floats too)."""
+
+    local: Local
+    op: str
+    value: Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class If(Statement):
+    """Branch on a bool value."""
+
+    cond: Value
+    then: tuple[Statement, ...]
+    otherwise: tuple[Statement, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SetDim(Statement):
+    """out-dim `index` (0-based among the out-dims) = value (int64)."""
+
+    index: int
+    value: Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Axis:
+    """The size of one axis of an operand, an int64 expression of Const, DimRef, Binary. `broadcast`: the actual size may be 1 instead."""
+
+    size: Value
+    broadcast: bool = False
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Buffer:
+    """An operand: compact row-major. Order in Kernel.buffers = inputs, outputs, scratch = order in CallKernel."""
+
+    name: str
+    dtype: str
+    role: Literal["in", "out", "scratch"]
+    axes: tuple[Axis, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Kernel:
+    """One kernel.
+
+    dims        names of the in-dims (for people), in order; the caller passes them, attributes included
+    out_dims    number of out-dims that the body sets with SetDim
+    alias       pairs (output operand, input operand): the output may share the input's storage (elementwise, same
+                dtype and shape, each element read before it is written)
+    """
+
+    name: str
+    buffers: tuple[Buffer, ...]
+    dims: tuple[str, ...]
+    body: tuple[Statement, ...]
+    out_dims: int = 0
+    alias: tuple[tuple[int, int], ...] = ()
