@@ -1,1 +1,73 @@
-"""nimblevm: compile dynamic Relay programs to one file, run it on a register VM."""
+"""nimblevm: compile dynamic Relay programs to one file, run it on a register VM in C.
+
+    import nimblevm as nvm
+    mod = nvm.relay.parse(text)            # compile time
+    exe = nvm.compile(mod)
+    exe.save("model.nvm")
+    vm = nvm.VirtualMachine(nvm.load("model.nvm"))   # run time: needs numpy, cffi and msgpack alone
+    out = vm.run(x)
+
+Names are looked up on first use, so that a deployment runtime never loads the compiler.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nimblevm import errors, relay
+    from nimblevm.bytecode.adt import ADTValue
+    from nimblevm.bytecode.executable import Executable, load
+    from nimblevm.driver import compile
+    from nimblevm.errors import (
+        Cancelled,
+        InvalidExecutable,
+        InvalidInput,
+        LimitExceeded,
+        NimbleError,
+        VMBusy,
+    )
+    from nimblevm.vm.tensor import Tensor
+    from nimblevm.vm.vm import Limits, VirtualMachine
+
+__version__ = "0.1.0"
+
+# name -> (module, attribute); attribute None: the module itself
+_PUBLIC: dict[str, tuple[str, str | None]] = {
+    "ADTValue": ("nimblevm.bytecode.adt", "ADTValue"),
+    "Cancelled": ("nimblevm.errors", "Cancelled"),
+    "Executable": ("nimblevm.bytecode.executable", "Executable"),
+    "InvalidExecutable": ("nimblevm.errors", "InvalidExecutable"),
+    "InvalidInput": ("nimblevm.errors", "InvalidInput"),
+    "LimitExceeded": ("nimblevm.errors", "LimitExceeded"),
+    "Limits": ("nimblevm.vm.vm", "Limits"),
+    "NimbleError": ("nimblevm.errors", "NimbleError"),
+    "Tensor": ("nimblevm.vm.tensor", "Tensor"),
+    "VMBusy": ("nimblevm.errors", "VMBusy"),
+    "VirtualMachine": ("nimblevm.vm.vm", "VirtualMachine"),
+    "compile": ("nimblevm.driver", "compile"),
+    "errors": ("nimblevm.errors", None),
+    "load": ("nimblevm.bytecode.executable", "load"),
+    "relay": ("nimblevm.relay", None),
+}
+
+__all__ = [
+    "ADTValue", "Cancelled", "Executable", "InvalidExecutable", "InvalidInput", "LimitExceeded", "Limits",
+    "NimbleError", "Tensor", "VMBusy", "VirtualMachine", "__version__", "compile", "errors", "load", "relay",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        module_name, attribute = _PUBLIC[name]
+    except KeyError:
+        raise AttributeError(f"module 'nimblevm' has no attribute {name!r}") from None
+    module = importlib.import_module(module_name)
+    value = module if attribute is None else getattr(module, attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

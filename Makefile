@@ -1,0 +1,72 @@
+# Targets for people: demo, test, lint, bench. Each sets up what it needs; all are idempotent.
+# Needs python3 >= 3.11 with headers and venv, a C compiler, make and ld; `make check-tools` says what is missing.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PY     := $(BIN)/python
+NATIVE_SOURCES := $(wildcard native/*.py native/Makefile native/*/*.c native/*/*.h native/include/generated/*.h)
+
+.PHONY: help demo test test-all lint format bench fuzz generate check-tools setup clean
+
+help:
+	@echo "make demo      set up, then compile and run three dynamic models"
+	@echo "make test      set up, then the fast test suite (under two minutes)"
+	@echo "make test-all  the slow tests too"
+	@echo "make lint      ruff, mypy, import-linter, clang-format, generated files"
+	@echo "make bench     benchmarks of instructions, kernels and workloads"
+	@echo "make fuzz      fuzz the reader, verifier and interpreter (SECONDS=30)"
+
+check-tools:
+	@sh tools/check_tools.sh "$(PYTHON)"
+
+$(VENV)/.python: | check-tools
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# The package is installed in place; the C library is rebuilt when a source changes.
+$(VENV)/.installed: $(VENV)/.python pyproject.toml setup.py $(NATIVE_SOURCES)
+	$(PY) -m pip install -q --disable-pip-version-check -e '.[compiler,cli,test]'
+	@touch $@
+
+$(VENV)/.lint: $(VENV)/.installed
+	$(PY) -m pip install -q --disable-pip-version-check -e '.[lint]'
+	@touch $@
+
+setup: $(VENV)/.installed
+
+demo: setup
+	$(PY) -m pip install -q --disable-pip-version-check --no-deps g2p-en==2.1.0 || echo "g2p-en can't be installed; its part is skipped"
+	$(PY) examples/demo.py
+
+test: setup
+	$(PY) -m pytest
+
+test-all: setup
+	$(PY) -m pytest -m "not bench and not gpu"
+
+bench: setup
+	$(PY) -m pytest -m bench --benchmark-columns=min,median,iqr --benchmark-sort=name tests/bench
+
+lint: $(VENV)/.lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/clang-format --dry-run --Werror $(shell git ls-files 'native/*.c' 'native/*.h' ':!native/include/generated/*' 'tests/*.c')
+	$(PY) native/gen_tables.py --check
+
+format: $(VENV)/.lint
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(shell git ls-files 'native/*.c' 'native/*.h' ':!native/include/generated/*' 'tests/*.c')
+
+generate: $(VENV)/.python
+	$(PY) native/gen_tables.py
+
+SECONDS ?= 30
+fuzz: setup
+	$(MAKE) -C tests/fuzz run SECONDS=$(SECONDS)
+
+clean:
+	rm -rf build native/build native/build-* nimblevm/_native*.so $(VENV)/.installed $(VENV)/.lint
