@@ -3,7 +3,7 @@
     python native/gen_tables.py           write every generated file
     python native/gen_tables.py --check   print a diff and exit with 1 if a committed file is stale
 
-Sources: nimblevm/bytecode/isa.py, errors.py, dtypes.py, kernels/c_kernels.py, kernels/math_table.py.
+Sources, under nimblevm/: bytecode/isa.py, errors.py, dtypes.py, kernels/{c_kernels,math_table}.py.
 A generated file is committed, so that building needs no generator.
 """
 
@@ -159,7 +159,7 @@ def isa_header() -> str:
         "",
     ]
     body += [
-        "/* Operand access; `pc` (const uint32_t *) points at the instruction's first word. A list's",
+        "/* Operand access; `pc` (const uint32_t *) is at the instruction's first word. A list's",
         " * macro gives a pointer to its count word. Unchecked: only for verified code. */",
         "#define NVM_LIST_COUNT(list) ((list)[0])",
         "#define NVM_LIST_ITEMS(list) ((list) + 1)",

@@ -232,7 +232,7 @@ enum nvm_isa_flag { NVM_ISA_TERMINATOR = 1, NVM_ISA_CALLS = 2, NVM_ISA_RAISES = 
 #define NVM_INT_BIT 0x80000000u
 #define NVM_NO_REGISTER 0xffffffffu
 
-/* Operand access; `pc` (const uint32_t *) points at the instruction's first word. A list's
+/* Operand access; `pc` (const uint32_t *) is at the instruction's first word. A list's
  * macro gives a pointer to its count word. Unchecked: only for verified code. */
 #define NVM_LIST_COUNT(list) ((list)[0])
 #define NVM_LIST_ITEMS(list) ((list) + 1)
