@@ -6,18 +6,23 @@ and DimExpr objects. Types never refer to expressions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
 from nimblevm import dtypes
+from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim, DimExpr, DimVar
+
+# What occurs anywhere in a type; computed once, so that traversals can skip whole subtrees.
+HAS_HOLE, HAS_DIM, HAS_TYPE_VAR = 1, 2, 4
 
 
 class Type:
     """Base of all types. Subclasses list their parts in `_fields`; construction interns the object."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("__weakref__", "flags")
+    flags: int
     _fields: ClassVar[tuple[str, ...]] = ()
     _table: ClassVar[WeakValueDictionary[tuple[Any, ...], Type]] = WeakValueDictionary()
 
@@ -35,8 +40,18 @@ def _intern(cls: type[Type], *parts: object) -> Any:
         found = object.__new__(cls)
         for name, part in zip(cls._fields, parts, strict=True):
             object.__setattr__(found, name, part)
+        object.__setattr__(found, "flags", _flags(found))
         Type._table[key] = found
     return found
+
+
+def _flags(made: Type) -> int:
+    if isinstance(made, TensorType):
+        return HAS_DIM if any(isinstance(d, DimExpr) for d in made.shape) else 0
+    flags = 0
+    for part in parts(made):
+        flags |= part.flags
+    return flags
 
 
 class TensorType(Type):
@@ -152,6 +167,7 @@ class TypeVar(Type):
     def __new__(cls, name_hint: str) -> TypeVar:
         found = object.__new__(cls)
         object.__setattr__(found, "name_hint", name_hint)
+        object.__setattr__(found, "flags", HAS_TYPE_VAR)
         return found
 
 
@@ -160,15 +176,169 @@ class IncompleteType(Type):
 
     __slots__ = ()
 
+    def __new__(cls) -> IncompleteType:
+        found = object.__new__(cls)
+        object.__setattr__(found, "flags", HAS_HOLE)
+        return found
+
+    def __repr__(self) -> str:
+        return "_"
+
 
 def scalar_type(dtype: str) -> TensorType:
     """A rank-0 tensor type."""
     return TensorType((), dtype)
 
 
+def parts(type_: Type) -> tuple[Type, ...]:
+    """The direct component types (type parameters of a function are binders and not among them)."""
+    match type_:
+        case TupleType(fields=fields):
+            return fields
+        case FuncType(arg_types=args, ret_type=ret):
+            return (*args, ret)
+        case TypeCall(args=args):
+            return args
+        case RefType(value=value):
+            return (value,)
+    return ()
+
+
+def with_parts(type_: Type, new: tuple[Type, ...]) -> Type:
+    """`type_` with other components, in the order of `parts`."""
+    match type_:
+        case TupleType():
+            return TupleType(new)
+        case FuncType(type_params=params):
+            return FuncType(new[:-1], new[-1], params)
+        case TypeCall(func=func):
+            return TypeCall(func, new)
+        case RefType():
+            return RefType(new[0])
+    return type_
+
+
+def transform(root: Type, leaf: Callable[[Type], Type], mask: int) -> Type:
+    """`root` with every leaf (tensor, type variable, hole) that has a flag of `mask` replaced by leaf(it).
+
+    Each distinct component is visited once; iterative, because types nest as deep as programs do.
+    """
+    if not root.flags & mask:
+        return root
+    done: dict[Type, Type] = {}
+    stack = [root]
+    while stack:
+        current = stack[-1]
+        components = parts(current)
+        if current in done or not current.flags & mask:
+            done.setdefault(current, current)
+            stack.pop()
+        elif not components:
+            done[current] = leaf(current)
+            stack.pop()
+        else:
+            waiting = [p for p in components if p not in done]
+            if waiting:
+                stack.extend(reversed(waiting))
+                continue
+            new = tuple(done[p] for p in components)
+            done[current] = current if new == components else with_parts(current, new)
+            stack.pop()
+    return done[root]
+
+
+def substitute(
+    type_: Type,
+    type_vars: Mapping[Type, Type] | None = None,
+    dim_vars: Mapping[DimVar, Dim] | None = None,
+) -> Type:
+    """`type_` with type variables (or holes) and dim variables replaced, all at once."""
+    mask = (HAS_TYPE_VAR | HAS_HOLE if type_vars else 0) | (HAS_DIM if dim_vars else 0)
+
+    def leaf(found: Type) -> Type:
+        if isinstance(found, TensorType):
+            if dim_vars is None:
+                return found
+            return TensorType((dims.substitute(d, dim_vars) for d in found.shape), found.dtype)
+        return found if type_vars is None else type_vars.get(found, found)
+
+    return transform(type_, leaf, mask) if mask else type_
+
+
+def free_dims(type_: Type) -> tuple[DimVar, ...]:
+    """All dim variables that occur in a type, in order of first occurrence."""
+    found: dict[DimVar, None] = {}
+    for tensor in _leaves(type_, HAS_DIM):
+        if isinstance(tensor, TensorType):
+            for dim in tensor.shape:
+                found.update(dict.fromkeys(dims.free_vars(dim)))
+    return tuple(found)
+
+
+def free_type_vars(type_: Type) -> tuple[TypeVar, ...]:
+    """All type variables that occur in a type outside the function type that binds them."""
+    bound: set[Type] = set()
+    found: dict[TypeVar, None] = {}
+    seen: set[Type] = set()
+    stack = [type_]
+    while stack:
+        current = stack.pop()
+        if current in seen or not current.flags & HAS_TYPE_VAR:
+            continue
+        seen.add(current)
+        if isinstance(current, TypeVar):
+            found[current] = None
+        elif isinstance(current, FuncType):
+            bound.update(current.type_params)
+        stack.extend(reversed(parts(current)))
+    return tuple(v for v in found if v not in bound)
+
+
+def holes(type_: Type) -> tuple[IncompleteType, ...]:
+    """The holes of a type, in order of first occurrence."""
+    return tuple(t for t in _leaves(type_, HAS_HOLE) if isinstance(t, IncompleteType))
+
+
+def value_tensors(type_: Type) -> tuple[TensorType, ...]:
+    """The tensor types of a value that are there for certain: itself, or through the fields of tuples."""
+    if isinstance(type_, TensorType):
+        return (type_,)
+    found: list[TensorType] = []
+    seen: set[Type] = set()
+    stack = [type_]
+    while stack:
+        current = stack.pop()
+        if isinstance(current, TensorType):
+            found.append(current)
+        elif isinstance(current, TupleType) and current not in seen:
+            seen.add(current)
+            stack.extend(reversed(current.fields))
+    return tuple(found)
+
+
+def _leaves(type_: Type, mask: int) -> list[Type]:
+    """Distinct components without parts that have a flag of `mask`, from left to right."""
+    found: list[Type] = []
+    seen: set[Type] = set()
+    stack = [type_]
+    while stack:
+        current = stack.pop()
+        if current in seen or not current.flags & mask:
+            continue
+        seen.add(current)
+        below = parts(current)
+        if below:
+            stack.extend(reversed(below))
+        else:
+            found.append(current)
+    return found
+
+
 UNIT = TupleType(())
 
 __all__ = [
-    "UNIT", "Dim", "DimExpr", "DimVar", "FuncType", "GlobalTypeVar", "IncompleteType", "RefType",
-    "TensorType", "TupleType", "Type", "TypeCall", "TypeVar", "scalar_type",
+    "HAS_DIM", "HAS_HOLE", "HAS_TYPE_VAR", "UNIT", "Dim", "DimExpr", "DimVar", "FuncType",
+    "GlobalTypeVar", "IncompleteType", "RefType", "TensorType", "TupleType", "Type", "TypeCall",
+    "TypeVar", "free_dims", "free_type_vars", "holes", "parts", "scalar_type", "substitute",
+    "transform", "value_tensors", "with_parts",
 ]  # fmt: skip
