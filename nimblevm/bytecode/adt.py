@@ -1,0 +1,65 @@
+"""Values of algebraic data types on the Python side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from nimblevm.errors import InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class Constructor:
+    """A constructor of an executable: callable, makes ADTValues.
+
+    index     position in the executable's table (0 is the tuple)
+    name      "Cons"
+    adt       name of its type, "List"
+    tag       position in its type
+    fields    field types as text, for messages
+    """
+
+    index: int
+    name: str
+    adt: str
+    tag: int
+    fields: tuple[str, ...]
+
+    def __call__(self, *fields: Any) -> ADTValue:
+        """A value; fields may be anything that run() takes. Their types are checked when the value enters a VM.
+
+        Raises InvalidInput if the number of fields is wrong.
+        """
+        if len(fields) != len(self.fields):
+            raise InvalidInput(
+                f"constructor {self.name} of {self.adt} takes {len(self.fields)} fields "
+                f"({', '.join(self.fields)}), got {len(fields)}"
+            )
+        return ADTValue(self, fields)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class ADTValue:
+    """A constructor applied to fields: arrays, Tensors, numbers, tuples and further ADTValues. Compared by identity."""
+
+    __slots__ = ("constructor", "fields")
+
+    def __init__(self, constructor: Constructor, fields: tuple[Any, ...]) -> None:
+        self.constructor = constructor
+        self.fields = fields
+
+    def __repr__(self) -> str:
+        # Two levels deep: values may be a million cells deep.
+        def inner(value: Any) -> str:
+            if not isinstance(value, ADTValue):
+                return repr(value)
+            return value.constructor.name + ("(...)" if value.fields else "")
+
+        if not self.fields:
+            return self.constructor.name
+        return f"{self.constructor.name}({', '.join(map(inner, self.fields))})"
+
+
+__all__ = ["ADTValue", "Constructor"]

@@ -1,0 +1,196 @@
+"""Python values <-> the flat postorder arrays of the C API (nvm_arg in, nvm_out out). Iterative: values may be deep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nimblevm import dtypes
+from nimblevm._ffi import ffi, lib
+from nimblevm.bytecode.adt import ADTValue, Constructor
+from nimblevm.bytecode.executable import Executable
+from nimblevm.errors import InvalidInput, InvalidInputType
+from nimblevm.vm.tensor import DTYPE_NUMBERS, Tensor, as_array, from_result
+
+_BOOL = dtypes.BY_NAME["bool"].number
+_INT64 = range(-(2**63), 2**63)
+
+
+class Handle:
+    """A value that Python can't look into (closure, ref, ADT with refs). Goes back into the VM that made it."""
+
+    __slots__ = ("_pointer", "vm")
+
+    def __init__(self, pointer: Any, vm: object) -> None:
+        lib.nvm_handle_retain(pointer)
+        self._pointer = ffi.gc(pointer, lib.nvm_handle_release)
+        self.vm = vm
+
+    @property
+    def pointer(self) -> Any:
+        return self._pointer
+
+
+class _Path:
+    """Where a value stands inside an argument; becomes text in errors only, since values may be deep."""
+
+    __slots__ = ("_index", "_parent", "_step")
+
+    def __init__(self, parent: _Path | str, step: str, index: int) -> None:
+        self._parent = parent
+        self._step = step
+        self._index = index
+
+    def __str__(self) -> str:
+        steps: list[str] = []
+        here: _Path | str = self
+        while isinstance(here, _Path):
+            steps.append(f"{here._step}[{here._index}]")
+            here = here._parent
+        if len(steps) > 20:
+            steps[10:-10] = [f" ({len(steps) - 20} more) "]
+        return here + "".join(reversed(steps))
+
+
+class ArgumentList:
+    """The nvm_arg array of one call. Keeps what it points to alive until the call is over."""
+
+    __slots__ = ("_exe", "_keep", "_values", "_vm")
+
+    def __init__(self, exe: Executable, vm: object) -> None:
+        self._exe = exe
+        self._vm = vm
+        self._values: list[Any] = []  # leaves, and (constructor index, n_fields) after their fields
+        self._keep: list[Any] = []
+
+    def add(self, value: Any, place: str) -> None:
+        """Append one parameter's value; `place` ("parameter %x") opens the messages of InvalidInput."""
+        if type(value) is np.ndarray and value.dtype in DTYPE_NUMBERS:  # the common case
+            self._values.append(value)
+            return
+        stack: list[Any] = [(value, place)]
+        while stack:
+            item, where = stack.pop()
+            if where is None:
+                self._values.append(item)
+                continue
+            fields, index = self._composite(item, where)
+            if fields is None:
+                self._values.append(self._leaf(item, where))
+                continue
+            stack.append(((index, len(fields)), None))
+            step = "" if index == 0 else f".{item.constructor.name}"
+            last = len(fields) - 1
+            stack.extend(
+                (field, _Path(where, step, last - i)) for i, field in enumerate(reversed(fields))
+            )
+
+    def _composite(self, value: Any, where: object) -> tuple[tuple[Any, ...] | None, int]:
+        if isinstance(value, ADTValue):
+            return value.fields, self._constructor_index(value.constructor, where)
+        if isinstance(value, (tuple, list)):
+            return tuple(value), 0
+        return None, 0
+
+    def _constructor_index(self, constructor: Constructor, where: object) -> int:
+        table = self._exe.constructors
+        if constructor.index < len(table) and table[constructor.index] is constructor:
+            return constructor.index
+        for own in table:  # a value made for another executable of the same types
+            if (own.adt, own.name, own.tag) == (constructor.adt, constructor.name, constructor.tag):
+                return own.index
+        raise InvalidInput(
+            f"{where}: the executable has no constructor {constructor.name} of {constructor.adt}"
+        )
+
+    def _leaf(self, value: Any, where: object) -> Any:
+        if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
+            if isinstance(value, int) and value not in _INT64:
+                raise InvalidInput(f"{where}: {value} does not fit int64")
+            return value
+        if isinstance(value, Handle):
+            if value.vm is not self._vm:
+                raise InvalidInput(f"{where}: the handle belongs to another VirtualMachine")
+            return value
+        if value is None:
+            raise InvalidInputType(f"{where}: expected a value, got None")
+        return as_array(value, where)
+
+    def build(self) -> tuple[Any, int]:
+        """(nvm_arg array, count)."""
+        values = self._values
+        args = ffi.new("nvm_arg[]", len(values))
+        shapes: list[int] = []
+        tensors: list[tuple[int, int, bool]] = []
+        for position, value in enumerate(values):
+            arg = args[position]
+            if isinstance(value, np.ndarray):
+                contiguous = value.flags.c_contiguous
+                self._tensor(arg, value)
+                tensors.append((position, len(shapes), contiguous))
+                shapes.extend(value.shape)
+                if not contiguous:
+                    shapes.extend(self._strides(value))
+            elif isinstance(value, tuple):
+                arg.kind = lib.NVM_ARG_ADT
+                arg.ctor, arg.n_fields = value
+            else:
+                self._scalar(arg, value)
+        numbers = ffi.new("int64_t[]", shapes)
+        for position, start, contiguous in tensors:
+            arg = args[position]
+            arg.shape = numbers + start
+            if not contiguous:
+                arg.strides = numbers + start + arg.rank
+        self._keep.append(numbers)
+        return args, len(values)
+
+    @staticmethod
+    def _tensor(arg: Any, array: np.ndarray[Any, Any]) -> None:
+        arg.kind = lib.NVM_ARG_TENSOR
+        arg.dtype = DTYPE_NUMBERS[array.dtype]
+        arg.rank = array.ndim
+        arg.dl_device_type = 1
+        arg.data = ffi.cast("void *", array.__array_interface__["data"][0])
+
+    @staticmethod
+    def _strides(array: np.ndarray[Any, Any]) -> list[int]:
+        size = array.itemsize
+        if any(stride % size for stride in array.strides):
+            raise InvalidInput(f"strides {array.strides} are no multiples of the item size {size}")
+        return [stride // size for stride in array.strides]
+
+    @staticmethod
+    def _scalar(arg: Any, value: Any) -> None:
+        if isinstance(value, bool):
+            arg.kind, arg.dtype, arg.int_value = lib.NVM_ARG_INT, _BOOL, int(value)
+        elif isinstance(value, int):
+            arg.kind, arg.dtype, arg.int_value = lib.NVM_ARG_INT, -1, value
+        elif isinstance(value, float):
+            arg.kind, arg.dtype, arg.float_value = lib.NVM_ARG_FLOAT, -1, value
+        else:
+            arg.kind, arg.handle = lib.NVM_ARG_HANDLE, value.pointer
+
+
+def results(result: Any, exe: Executable, vm: object) -> Any:
+    """The Python value of an nvm_result (which stays owned by the caller): Tensor, tuple, ADTValue or Handle."""
+    count = lib.nvm_result_count(result)
+    values = lib.nvm_result_values(result)
+    constructors = exe.constructors
+    stack: list[Tensor | tuple[Any, ...] | ADTValue | Handle] = []
+    for i in range(count):
+        out = values[i]
+        if out.kind == lib.NVM_OUT_TENSOR:
+            stack.append(from_result(out))
+        elif out.kind == lib.NVM_OUT_ADT:
+            start = len(stack) - out.n_fields
+            fields = tuple(stack[start:])
+            del stack[start:]
+            stack.append(ADTValue(constructors[out.ctor], fields) if out.ctor else fields)
+        else:
+            stack.append(Handle(out.handle, vm))
+    return stack[0]
+
+
+__all__ = ["ArgumentList", "Handle", "results"]

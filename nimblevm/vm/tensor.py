@@ -1,0 +1,132 @@
+"""Tensors at the boundary: what users pass in becomes numpy views, what a VM returns becomes a Tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from nimblevm import dtypes
+from nimblevm._ffi import ffi, lib
+from nimblevm.errors import InvalidInputType
+
+DTYPE_NUMBERS: Mapping[np.dtype[Any], int] = MappingProxyType(
+    {np.dtype(row.numpy): row.number for row in dtypes.DTYPES}
+)
+_NUMPY = {row.number: np.dtype(row.numpy) for row in dtypes.DTYPES}
+
+
+class Tensor:
+    """A tensor that a VM returned: `shape` (tuple of int), `dtype` (name), host memory of its own.
+
+    `numpy()`, `__array__` and `__dlpack__` share the memory without a copy; it lives as long as any of them.
+    """
+
+    __slots__ = ("_array",)
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self._array = array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._array.shape
+
+    @property
+    def dtype(self) -> str:
+        return self._array.dtype.name
+
+    @property
+    def ndim(self) -> int:
+        return self._array.ndim
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The elements as a numpy array of the same shape and dtype, no copy."""
+        return self._array
+
+    def item(self) -> Any:
+        """The Python number of a tensor with one element; ValueError otherwise."""
+        return self._array.item()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return np.array(self._array, dtype=dtype, copy=copy)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._array.__dlpack_device__()
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __float__(self) -> float:
+        return float(self._array)
+
+    def __int__(self) -> int:
+        return int(self._array)
+
+    def __bool__(self) -> bool:
+        return bool(self._array)
+
+    def __repr__(self) -> str:
+        return f"Tensor(shape={self.shape}, dtype={self.dtype})\n{self._array}"
+
+
+def from_result(out: Any) -> Tensor:
+    """A Tensor on the storage of an nvm_out of kind tensor; keeps the storage alive."""
+    dtype = _NUMPY[out.dtype]
+    shape = tuple(out.shape[0 : out.rank]) if out.rank else ()
+    count = 1
+    for size in shape:
+        count *= size
+    if count == 0:
+        return Tensor(np.empty(shape, dtype))
+    storage = out.storage
+    lib.nvm_storage_retain_handle(storage)
+    # The buffer keeps this pointer alive, and the pointer's finalizer the storage.
+    owner = ffi.gc(ffi.cast("char *", out.data), lambda _: lib.nvm_storage_release_handle(storage))
+    memory = ffi.buffer(owner, count * dtype.itemsize)
+    return Tensor(np.frombuffer(memory, dtype).reshape(shape))
+
+
+def as_array(value: Any, place: object) -> np.ndarray[Any, Any]:
+    """A numpy view of anything that is a tensor: DLPack, buffer protocol, __array__; no copy where possible.
+
+    `place` names the argument in errors (its str() is taken only then). Raises InvalidInputType for what is no tensor or has a dtype that
+    Relay lacks (byte-swapped, structured, complex, object).
+    """
+    array = _view(value, place)
+    if array.dtype not in DTYPE_NUMBERS:
+        raise InvalidInputType(
+            f"{place}: dtype {array.dtype} is not supported; supported are "
+            f"{', '.join(dtypes.BY_NAME)} in the machine's byte order"
+        )
+    return array
+
+
+def _view(value: Any, place: object) -> np.ndarray[Any, Any]:
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, Tensor):
+        return value.numpy()
+    if isinstance(value, np.generic):
+        return np.asarray(value)
+    if hasattr(value, "__dlpack__"):
+        try:
+            return np.from_dlpack(value)
+        except (BufferError, RuntimeError, TypeError, ValueError) as error:
+            raise InvalidInputType(f"{place}: DLPack import failed: {error}") from error
+    if hasattr(value, "__array__") or isinstance(value, (memoryview, bytearray, bytes)):
+        return np.asarray(value)
+    try:
+        return np.asarray(memoryview(value))
+    except TypeError:
+        raise InvalidInputType(
+            f"{place}: expected a tensor (numpy array, DLPack, buffer), a number, a tuple or an ADT "
+            f"value, got {type(value).__name__}"
+        ) from None
+
+
+__all__ = ["DTYPE_NUMBERS", "Tensor", "as_array", "from_result"]

@@ -1,0 +1,188 @@
+"""The virtual machine's Python face: load, invoke, results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from nimblevm._ffi import check, ffi, lib
+from nimblevm.bytecode.executable import Executable
+from nimblevm.bytecode.types import FunctionInfo
+from nimblevm.errors import Closed, InvalidInput
+from nimblevm.vm.arguments import ArgumentList, results
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one run may use; None: no limit, except `frames`, which then is the VM's own bound on recursion.
+
+    instructions   instructions executed (kernels charge their loop turns in the IR interpreter)
+    bytes          tensor memory alive at once, bytes
+    objects        values alive at once
+    frames         depth of calls
+    seconds        wall time
+    """
+
+    instructions: int | None = None
+    bytes: int | None = None
+    objects: int | None = None
+    frames: int | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if value is not None and not 0 < value < 2**63:
+                raise ValueError(f"limit {name} must be positive, not {value!r}")
+
+    def fill(self, target: Any) -> None:
+        """Write into an nvm_limits struct (0 = none there)."""
+        target.instructions = self.instructions or 0
+        target.bytes = self.bytes or 0
+        target.objects = self.objects or 0
+        target.frames = self.frames or 0
+        target.nanoseconds = max(1, int(self.seconds * 1e9)) if self.seconds else 0
+
+
+class VirtualMachine:
+    """Runs the functions of an executable. One caller's state and cheap; make one a thread.
+
+    device    "cpu", or another backend that the executable was compiled for
+    threads   the most threads that kernels may use
+    limits    see Limits
+
+    A second run while one is under way raises VMBusy. Close it, or use it in a `with`, to free its memory at once.
+    """
+
+    def __init__(
+        self,
+        exe: Executable,
+        device: str = "cpu",
+        threads: int = 1,
+        limits: Limits | None = None,
+    ) -> None:
+        if threads < 1:
+            raise ValueError(f"threads must be >= 1, not {threads}")
+        self.executable = exe
+        self._interrupt: BaseException | None = None
+        # Ctrl-C: a Python callback lets the interpreter run its signal handlers, which may raise.
+        self._poll = ffi.callback("int32_t(void *)", _poll, error=1, onerror=self._on_interrupt)
+        options = ffi.new("nvm_vm_options *")
+        name = ffi.new("char[]", device.encode())
+        options.size = ffi.sizeof("nvm_vm_options")
+        options.threads = threads
+        options.device = name
+        options.poll = self._poll
+        (limits or Limits()).fill(options.limits)
+        out = ffi.new("nvm_vm **")
+        check(lib.nvm_vm_create(exe.handle, options, out))
+        self._vm = ffi.gc(out[0], lib.nvm_vm_destroy)
+
+    def _on_interrupt(self, kind: Any, value: BaseException, trace: TracebackType | None) -> None:
+        self._interrupt = value
+
+    @property
+    def _handle(self) -> Any:
+        if self._vm is None:
+            raise Closed("the VirtualMachine is closed")
+        return self._vm
+
+    def run(self, /, *args: Any, **named: Any) -> Any:
+        """Call `main`. Any parameter name may be used as a keyword. See `invoke`."""
+        return self._call("main", args, named)
+
+    def invoke(self, name: str, /, *args: Any, **named: Any) -> Any:
+        """Call function `name` of the executable.
+
+        Arguments: anything with __dlpack__, the buffer protocol or __array__; Python numbers; tuples; ADT values;
+        handles from earlier results. Dtype, rank and every known dim are checked. Returns a Tensor, a tuple, an
+        ADTValue or a Handle. Raises InvalidInput (names parameter, expected, got), ShapeMismatch, LimitExceeded,
+        Cancelled, VMBusy and whatever the program raises; the VM works on afterwards.
+        """
+        return self._call(name, args, named)
+
+    def _call(self, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        handle = self._handle
+        exe = self.executable
+        function = exe.function(name)
+        arguments = ArgumentList(exe, self)
+        params = function.params
+        if named or len(args) != len(params):
+            args = _bind(function, args, named)
+        for param, value in zip(params, args, strict=True):
+            arguments.add(value, f"parameter %{param.name} of @{name}")
+        array, count = arguments.build()
+        out = ffi.new("nvm_result **")
+        status = lib.nvm_vm_invoke(handle, function.index, array, count, out)
+        if status:
+            self._raise(status)
+        result = out[0]
+        try:
+            return results(result, exe, self)
+        finally:
+            lib.nvm_result_free(result)
+
+    def _raise(self, status: int) -> None:
+        interrupt, self._interrupt = self._interrupt, None
+        if interrupt is not None:
+            raise interrupt
+        check(status)
+
+    def cancel(self) -> None:
+        """Stop the run that is under way in another thread; it raises Cancelled there."""
+        lib.nvm_vm_cancel(self._handle)
+
+    def set_limits(self, limits: Limits) -> None:
+        """Replace the limits of later runs."""
+        target = ffi.new("nvm_limits *")
+        limits.fill(target)
+        check(lib.nvm_vm_set_limits(self._handle, target))
+
+    def trim(self) -> None:
+        """Give pooled memory back to the system."""
+        check(lib.nvm_vm_trim(self._handle))
+
+    def stats(self) -> dict[str, int]:
+        """Counters of all runs so far and memory in bytes: see nvm_vm_stats in nvm_api.h."""
+        out = ffi.new("nvm_vm_stats *")
+        check(lib.nvm_vm_stats_get(self._handle, out))
+        return {name: int(getattr(out, name)) for name, _ in ffi.typeof("nvm_vm_stats").fields}
+
+    def close(self) -> None:
+        """Free the VM now. Results stay good. Idempotent."""
+        if self._vm is not None:
+            ffi.release(self._vm)
+            self._vm = None
+
+    def __enter__(self) -> VirtualMachine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _poll(_context: Any) -> int:
+    return 0
+
+
+def _bind(function: FunctionInfo, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+    """Positional and named arguments in the order of the parameters; InvalidInput says which is missing or extra."""
+    params = function.params
+    place = f"@{function.name}({', '.join(f'%{p.name}' for p in params)})"
+    if len(args) > len(params):
+        raise InvalidInput(f"{place} takes {len(params)} arguments, got {len(args)}")
+    bound = dict(zip((p.name for p in params), args, strict=False))
+    for name, value in named.items():
+        if name in bound:
+            raise InvalidInput(f"{place}: parameter %{name} was given twice")
+        if all(p.name != name for p in params):
+            raise InvalidInput(f"{place} has no parameter %{name}")
+        bound[name] = value
+    missing = [p.name for p in params if p.name not in bound]
+    if missing:
+        raise InvalidInput(f"{place}: missing argument for %{', %'.join(missing)}")
+    return tuple(bound[p.name] for p in params)
+
+
+__all__ = ["Limits", "VirtualMachine"]
