@@ -70,7 +70,10 @@ typedef struct nvm_operand {
   nvm_axis axes[NVM_MAX_RANK];
 } nvm_operand;
 
-/* Postfix programs for axis sizes: words of int64. Each op is checked against overflow. */
+/* Postfix programs for axis sizes: words of int64. Each op is checked against overflow. A program loaded from a file leaves
+ * exactly one value, refers to existing dims, and keeps to these limits. */
+#define NVM_MAX_EXPR_WORDS 256
+#define NVM_MAX_EXPR_DEPTH 16
 enum nvm_dim_op {
   NVM_DIM_CONST = 0, /* followed by the value */
   NVM_DIM_REF = 1,   /* followed by the index */
