@@ -1,0 +1,1 @@
+"""Workloads and benchmarks: dynamic models as Relay programs, with independent numpy implementations."""

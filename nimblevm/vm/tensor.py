@@ -94,8 +94,8 @@ def from_result(out: Any) -> Tensor:
 def as_array(value: Any, place: object) -> np.ndarray[Any, Any]:
     """A numpy view of anything that is a tensor: DLPack, buffer protocol, __array__; no copy where possible.
 
-    `place` names the argument in errors (its str() is taken only then). Raises InvalidInputType for what is no tensor or has a dtype that
-    Relay lacks (byte-swapped, structured, complex, object).
+    `place` names the argument in errors (its str() is taken only then). Raises InvalidInputType for what is no
+    tensor or has a dtype that Relay lacks (byte-swapped, structured, complex, object).
     """
     array = _view(value, place)
     if array.dtype not in DTYPE_NUMBERS:
