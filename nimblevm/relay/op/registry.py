@@ -58,7 +58,9 @@ class TypeContext(Protocol):
         """Demand that axis `axis` of an argument equals `dim`; returns the more precise of the two dims."""
         ...
 
-    def broadcast(self, shapes: Sequence[tuple[int | tuple[int, int], tuple[Dim, ...]]]) -> tuple[Dim, ...]:
+    def broadcast(
+        self, shapes: Sequence[tuple[int | tuple[int, int], tuple[Dim, ...]]]
+    ) -> tuple[Dim, ...]:
         """The broadcast shape of arguments (numpy's rule, aligned right), by the rules of DESIGN 2."""
         ...
 
@@ -139,7 +141,9 @@ def get(name: str) -> Op:
     found = _OPS.get(name)
     if found is None:
         close = ", ".join(difflib.get_close_matches(name, _OPS, 3))
-        raise UnknownOperator(f"unknown operator {name!r}" + (f"; did you mean {close}?" if close else ""))
+        raise UnknownOperator(
+            f"unknown operator {name!r}" + (f"; did you mean {close}?" if close else "")
+        )
     return found
 
 

@@ -1,0 +1,237 @@
+"""What many operator files share: dtype groups, attribute base, axis and shape helpers, numpy helpers.
+
+Relations below work on types and dim expressions; the numpy helpers are for references only.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nimblevm import dtypes
+from nimblevm.errors import ShapeMismatch
+from nimblevm.relay import dims
+from nimblevm.relay.dims import Dim, DimExpr
+from nimblevm.relay.op.registry import Effect, TypeContext, tensor
+from nimblevm.relay.types import TensorType, TupleType, Type
+
+Array = npt.NDArray[Any]
+
+FLOATS: tuple[str, ...] = tuple(row.name for row in dtypes.DTYPES if row.is_float)
+INTEGERS: tuple[str, ...] = tuple(row.name for row in dtypes.DTYPES if row.is_integer)
+NUMERIC: tuple[str, ...] = INTEGERS + FLOATS
+ALL: tuple[str, ...] = tuple(row.name for row in dtypes.DTYPES)
+BOOL: tuple[str, ...] = ("bool",)
+
+# Sums over many elements: order of summation and FMA may differ from the reference.
+ACCUMULATED: dict[str, tuple[float, float]] = {
+    "float16": (1e-2, 1e-2),
+    "float32": (1e-4, 1e-5),
+    "float64": (1e-10, 1e-12),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Attrs:
+    """Base of attribute classes: lists become tuples, so that every instance can be hashed and compared."""
+
+    def __post_init__(self) -> None:
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            if isinstance(value, list | tuple):
+                object.__setattr__(self, entry.name, _frozen(value))
+
+
+def _frozen(value: Sequence[Any]) -> tuple[Any, ...]:
+    """A nested list of attribute values (padding pairs and the like) as tuples."""
+    return tuple(tuple(v) if isinstance(v, list) else v for v in value)
+
+
+def set_axes(attrs: Attrs, name: str = "axis") -> None:
+    """Turn an attribute that is one int into the tuple that TVM stores (for __post_init__)."""
+    value = getattr(attrs, name)
+    if isinstance(value, int):
+        object.__setattr__(attrs, name, (value,))
+
+
+# --- relations ----------------------------------------------------------------------------------
+
+
+def check_dtype(ctx: TypeContext, found: TensorType, allowed: tuple[str, ...], index: int) -> None:
+    """A located error unless argument `index` has one of the dtypes."""
+    if found.dtype not in allowed:
+        raise ctx.fail(f"argument {index} must be {group_name(allowed)}, not {found.dtype}", index)
+
+
+def group_name(allowed: tuple[str, ...]) -> str:
+    """The human name of a dtype group."""
+    names = {
+        FLOATS: "a float tensor", INTEGERS: "an integer tensor", NUMERIC: "a numeric tensor", BOOL: "a bool tensor",
+    }  # fmt: skip
+    return names.get(allowed, "one of " + ", ".join(allowed))
+
+
+def tensor_of(
+    ctx: TypeContext, arg_types: tuple[Type, ...], index: int, allowed: tuple[str, ...] = ALL
+) -> TensorType:
+    """Argument `index` as a tensor of one of the dtypes."""
+    found = tensor(ctx, arg_types, index)
+    check_dtype(ctx, found, allowed, index)
+    return found
+
+
+def same_dtype(ctx: TypeContext, first: TensorType, other: TensorType, index: int) -> None:
+    """A located error unless argument `index` (type `other`) has the dtype of `first`."""
+    if first.dtype != other.dtype:
+        raise ctx.fail(f"dtypes differ: {first.dtype} and {other.dtype}; cast one of them", index)
+
+
+def tensor_fields(ctx: TypeContext, arg_types: tuple[Type, ...]) -> tuple[TensorType, ...]:
+    """The fields of the one tuple argument of a variadic operator: tensors of one dtype, at least one."""
+    found = arg_types[0]
+    if not isinstance(found, TupleType):
+        raise ctx.fail(f"argument 0 must be a tuple of tensors, not {found!r}", 0)
+    parts: list[TensorType] = []
+    for position, part in enumerate(found.fields):
+        if not isinstance(part, TensorType):
+            raise ctx.fail(f"field {position} of the tuple must be a tensor, not {part!r}", 0)
+        if parts:
+            same_dtype(ctx, parts[0], part, 0)
+        parts.append(part)
+    if not parts:
+        raise ctx.fail("the tuple must have at least one tensor", 0)
+    return tuple(parts)
+
+
+def axis_index(ctx: TypeContext, axis: object, rank: int, index: int | None = 0) -> int:
+    """`axis` (negative counts from the end) as 0 <= axis < rank, or a located error."""
+    try:
+        number = operator.index(axis)  # type: ignore[arg-type]
+    except TypeError:
+        raise ctx.fail(f"axis must be an integer, not {axis!r}", index) from None
+    if not -rank <= number < rank:
+        raise ctx.fail(f"axis {number} is out of range for rank {rank}", index)
+    return number % rank
+
+
+def axis_list(ctx: TypeContext, axes: Sequence[int], rank: int) -> tuple[int, ...]:
+    """Several axes, each at most once."""
+    found = tuple(axis_index(ctx, axis, rank) for axis in axes)
+    if len(set(found)) != len(found):
+        raise ctx.fail(f"an axis occurs twice in {tuple(axes)}", 0)
+    return found
+
+
+def product(sizes: Sequence[Dim]) -> Dim:
+    """The number of elements of a shape."""
+    total: Dim = 1
+    for size in sizes:
+        total = dims.mul(total, size)
+    return total
+
+
+def require_nonempty(ctx: TypeContext, arg: int, axis: int, size: Dim, what: str) -> None:
+    """Demand that an axis has an element: refused if it is statically empty, else checked at run time."""
+    if isinstance(size, int):
+        if size == 0:
+            raise ctx.fail(f"{what} needs a non-empty axis, but axis {axis} has size 0", arg)
+        return
+    ctx.require_dim(arg, axis, dims.max_(size, 1))
+
+
+def require_same(
+    ctx: TypeContext,
+    first: tuple[int | tuple[int, int], int, Dim],
+    second: tuple[int | tuple[int, int], int, Dim],
+) -> Dim:
+    """Demand that two axes, each (argument, axis, dim), are equal; the axis that is less known gets the check."""
+    if isinstance(first[2], int) and not isinstance(second[2], int):
+        first, second = second, first
+    return ctx.require_dim(first[0], first[1], second[2])
+
+
+def is_empty(shape: Sequence[Dim]) -> bool:
+    """Whether a dim is statically 0."""
+    return any(isinstance(size, int) and size == 0 for size in shape)
+
+
+def shape_attr(ctx: TypeContext, shape: object) -> tuple[Dim, ...]:
+    """A shape given as attribute: ints >= 0 or dim expressions."""
+    if isinstance(shape, int | DimExpr):
+        shape = (shape,)
+    if not isinstance(shape, tuple):
+        raise ctx.fail(f"shape must be a tuple of dims, not {shape!r}")
+    for size in shape:
+        if not isinstance(size, int | DimExpr) or (isinstance(size, int) and size < 0):
+            raise ctx.fail(f"shape must hold integers >= 0, not {size!r}")
+    return shape
+
+
+def result_dtype(ctx: TypeContext, out_dtype: str, operand: str) -> str:
+    """The dtype of a product: `out_dtype`, or the operands' if it is empty; float stays float, integer integer."""
+    if out_dtype in ("", "void"):
+        return operand
+    if (
+        out_dtype not in NUMERIC
+        or dtypes.dtype(out_dtype).is_float != dtypes.dtype(operand).is_float
+    ):
+        raise ctx.fail(f"out_dtype {out_dtype!r} does not fit operands of {operand}")
+    return out_dtype
+
+
+def divides_integers(arg_types: tuple[Type, ...], attrs: object) -> Effect:
+    """Effect of the division operators: integers may divide by zero, floats can't fail."""
+    first = arg_types[0]
+    is_float = isinstance(first, TensorType) and dtypes.dtype(first.dtype).is_float
+    return Effect.TOTAL if is_float else Effect.MAY_FAIL
+
+
+# --- references ---------------------------------------------------------------------------------
+
+
+def compute_dtype(dtype: str) -> str:
+    """The dtype in which elementwise arithmetic happens: float16 is computed in float32."""
+    return "float32" if dtype == "float16" else dtype
+
+
+def wide_dtype(dtype: str) -> str:
+    """The dtype in which a reference accumulates: float16 and float32 exactly enough in float64."""
+    return "float64" if dtype in FLOATS else dtype
+
+
+def as_compute(value: Array) -> Array:
+    """`value` in its compute dtype."""
+    return value.astype(compute_dtype(value.dtype.name), copy=False)
+
+
+def as_wide(value: Array) -> Array:
+    """`value` in its accumulation dtype."""
+    return value.astype(wide_dtype(value.dtype.name), copy=False)
+
+
+def rounded(value: Any, dtype: str) -> Array:
+    """A computed value (array or numpy scalar) as an array of `dtype`, rounded or wrapped."""
+    with np.errstate(all="ignore"):
+        return np.asarray(value).astype(dtype, copy=False)
+
+
+def check_broadcastable(op: str, *arrays: Array) -> None:
+    """ShapeMismatch with all shapes unless numpy would broadcast them."""
+    try:
+        np.broadcast_shapes(*(a.shape for a in arrays))
+    except ValueError:
+        shapes = " and ".join(str(a.shape) for a in arrays)
+        raise ShapeMismatch(f"{op}: shapes {shapes} do not broadcast") from None
+
+
+__all__ = [
+    "ACCUMULATED", "ALL", "BOOL", "FLOATS", "INTEGERS", "NUMERIC", "Array", "Attrs", "as_compute", "as_wide",
+    "axis_index", "axis_list", "check_broadcastable", "check_dtype", "compute_dtype", "divides_integers",
+    "group_name", "is_empty", "product", "require_nonempty", "require_same", "result_dtype", "rounded", "same_dtype",
+    "set_axes", "shape_attr", "tensor_fields", "tensor_of", "wide_dtype",
+]  # fmt: skip

@@ -1,0 +1,209 @@
+"""reshape(data, newshape, allowzero=False): the same elements in another shape, row-major.
+
+    newshape entries, read from left to right beside data's axes:
+    n > 0   this size                     0   the size of data's axis at this place (allowzero: the size 0)
+    -1      what is left (at most once)   -2  all of data's axes that are left
+    -3      the product of data's next two axes
+    -4 a b  data's next axis split in a and b; one of them may be -1
+
+data: any rank and dtype. Result: as many elements as data, data's dtype. Attrs: newshape (ints),
+allowzero. Source: Relay's reshape.
+Differs from numpy: the entries 0, -2, -3 and -4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from nimblevm.errors import ShapeMismatch
+from nimblevm.relay import dims
+from nimblevm.relay.dims import Dim
+from nimblevm.relay.op.common import ALL, Array, Attrs, product, set_axes, tensor_of
+from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, register
+from nimblevm.relay.types import TensorType, Type
+
+
+@dataclass(frozen=True, slots=True)
+class ReshapeAttrs(Attrs):
+    """newshape: entries as in the module's docstring. allowzero: 0 means an empty axis."""
+
+    newshape: tuple[int, ...]
+    allowzero: bool = False
+
+    def __post_init__(self) -> None:
+        set_axes(self, "newshape")
+        Attrs.__post_init__(self)
+
+
+class _Reader:
+    """Walks newshape and data's axes side by side; `shape` is the result with None for the place of -1."""
+
+    def __init__(self, ctx: TypeContext, data: TensorType, attrs: ReshapeAttrs) -> None:
+        self.ctx = ctx
+        self.source = data.shape
+        self.entries: Iterator[int] = iter(attrs.newshape)
+        self.allowzero = attrs.allowzero
+        self.at = 0
+        self.shape: list[Dim | None] = []
+
+    def next_axis(self) -> Dim:
+        if self.at >= len(self.source):
+            raise self.ctx.fail("newshape refers to more axes than data has", 0)
+        self.at += 1
+        return self.source[self.at - 1]
+
+    def read(self) -> None:
+        for entry in self.entries:
+            match entry:
+                case 0 if not self.allowzero:
+                    self.shape.append(self.next_axis())
+                case -1:
+                    if None in self.shape:
+                        raise self.ctx.fail("newshape has more than one -1")
+                    self.shape.append(None)
+                    self.at += 1
+                case -2:
+                    self.shape.extend(self.source[self.at :])
+                    self.at = len(self.source)
+                case -3:
+                    self.shape.append(dims.mul(self.next_axis(), self.next_axis()))
+                case -4:
+                    self.split(self.next_axis())
+                case int() if entry >= 0:
+                    self.shape.append(entry)
+                    self.at += 1
+                case _:
+                    raise self.ctx.fail(f"newshape must hold integers >= -4, not {entry!r}")
+
+    def split(self, size: Dim) -> None:
+        """The two entries after -4."""
+        axis = self.at - 1
+        first, second = next(self.entries, None), next(self.entries, None)
+        if (
+            first is None
+            or second is None
+            or (first == -1 and second == -1)
+            or min(first, second) < -1
+        ):
+            raise self.ctx.fail("-4 must be followed by two sizes, one of which may be -1")
+        known = second if first == -1 else first
+        if known == 0:
+            raise self.ctx.fail("a size after -4 must not be 0")
+        rest = dims.floordiv(size, known)
+        other = rest if -1 in (first, second) else second
+        if isinstance(size, int):
+            if size != dims.mul(known, other):
+                raise self.ctx.fail(
+                    f"axis {axis} of size {size} can't be split into {first} and {second}", 0
+                )
+        else:
+            self.ctx.require_dim(0, axis, dims.mul(known, other))
+        self.shape.extend((other, known) if first == -1 else (known, other))
+
+
+def _cancel(left: list[Dim], right: list[Dim]) -> None:
+    """Remove equal sizes from both lists."""
+    for size in list(right):
+        if size != 0 and size in left:
+            left.remove(size)
+            right.remove(size)
+
+
+def _demand(ctx: TypeContext, data: TensorType, have: Dim, want: Dim) -> None:
+    """Demand that two element counts agree."""
+    if have is want or have == want:
+        return
+    if isinstance(have, int) and isinstance(want, int):
+        raise ctx.fail(f"data has {product(data.shape)} elements; newshape does not fit them", 0)
+    unknown = [axis for axis, size in enumerate(data.shape) if not isinstance(size, int)]
+    if not unknown:
+        raise ctx.fail("newshape does not fit the number of elements", 0)
+    axis = unknown[0]
+    size = data.shape[axis]
+    if have is size:
+        ctx.require_dim(0, axis, want)
+        return
+    if isinstance(want, int) and len(unknown) == 1:
+        scale = dims.floordiv(have, size) if have is not size else 1
+        if isinstance(scale, int) and scale > 0 and dims.mul(scale, size) == have:
+            if want % scale:
+                raise ctx.fail(f"newshape does not fit: {want} is no multiple of {scale}", 0)
+            ctx.require_dim(0, axis, want // scale)
+            return
+    # have == want, written as an equation for one axis, since demands are equations of axes.
+    ctx.require_dim(0, axis, dims.add(size, dims.sub(have, want)))
+
+
+def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: ReshapeAttrs) -> Type:
+    data = tensor_of(ctx, arg_types, 0)
+    reader = _Reader(ctx, data, attrs)
+    reader.read()
+    known: list[Dim] = [size for size in reader.shape if size is not None]
+    left, right = list(data.shape), list(known)
+    _cancel(left, right)
+    have, want = product(left), product(right)
+    if None not in reader.shape:
+        _demand(ctx, data, have, want)
+        return TensorType(known, data.dtype)
+    if isinstance(want, int) and want == 0:
+        raise ctx.fail("-1 can't be found beside a size of 0", 0)
+    # A symbolic divisor may be 0 at run time; the division is then by 1 and the demand still holds (0 == 0).
+    rest = dims.floordiv(have, want if isinstance(want, int) else dims.max_(want, 1))
+    _demand(ctx, data, have, dims.mul(want, rest))
+    return TensorType((rest if size is None else size for size in reader.shape), data.dtype)
+
+
+def _concrete(data: Array, attrs: ReshapeAttrs) -> tuple[int, ...]:
+    """The result shape by the plain reading of the docstring, without dim expressions."""
+    source, shape, at, entries = data.shape, list[int](), 0, iter(attrs.newshape)
+    for entry in entries:
+        match entry:
+            case 0 if not attrs.allowzero:
+                shape.append(source[at])
+            case -2:
+                shape.extend(source[at:])
+                at = len(source)
+            case -3:
+                shape.append(source[at] * source[at + 1])
+                at += 1
+            case -4:
+                first, second = next(entries), next(entries)
+                shape.append(source[at] // second if first == -1 else first)
+                shape.append(source[at] // first if second == -1 else second)
+            case _:
+                shape.append(entry)
+        at += 1
+    if -1 in shape:
+        known = 1
+        for size in shape:
+            known *= 1 if size == -1 else size
+        shape[shape.index(-1)] = data.size // max(known, 1)
+    return tuple(shape)
+
+
+def _reference(inputs: tuple[Array, ...], attrs: ReshapeAttrs, result: Type) -> Array:
+    (data,) = inputs
+    shape = _concrete(data, attrs)
+    try:
+        return np.reshape(data, shape)
+    except ValueError:
+        raise ShapeMismatch(f"reshape: {data.shape} has not the elements of {shape}") from None
+
+
+register(
+    Op(
+        name="reshape",
+        args=("data",),
+        attrs=ReshapeAttrs,
+        relation=_relation,
+        reference=_reference,
+        pattern=OpPattern.INJECTIVE,
+        effect=Effect.TOTAL,
+        dtypes=(ALL,),
+        doc=__doc__,
+        views=True,
+    )
+)
