@@ -1,0 +1,146 @@
+"""Every pass is linear: a program twice as long costs at most 2.3 times the bytecode instructions (counted, not timed)."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import nimblevm as nvm
+from nimblevm.compiler import pass_base
+from nimblevm.relay import infer_type as inference
+from nimblevm.relay import parser, printer, structural, well_formed
+from nimblevm.relay.ir import IRModule
+
+HEADER = '#[version = "0.0.5"]\n'
+SIZE = 120
+
+
+def lets(n: int) -> str:
+    body = "\n".join(f"let %v{i + 1} = add(%v{i}, %x);" for i in range(n))
+    return (
+        f"{HEADER}def @main(%x: Tensor[(?n), float32]) {{ let %v0 = tanh(%x);\n{body}\n%v{n} }}\n"
+    )
+
+
+def nested(n: int) -> str:
+    return f"{HEADER}def @main(%x: Tensor[(?n), float32]) {{ {'tanh(' * n}%x{')' * n} }}\n"
+
+
+def shared(n: int) -> str:
+    body = "\n".join(f"%{i + 1} = add(%{i}, %{i});" for i in range(n))
+    return f"{HEADER}def @main(%x: Tensor[(?n), float32]) {{ %0 = tanh(%x);\n{body}\n%{n} }}\n"
+
+
+def branches(n: int) -> str:
+    body = "\n".join(
+        f"let %v{i + 1} = if (less(%k, {i})) {{ tanh(%v{i}) }} else {{ add(%v{i}, %x) }};"
+        for i in range(n)
+    )
+    return f"{HEADER}def @main(%x: Tensor[(?n), float32], %k: int32) {{ let %v0 = tanh(%x);\n{body}\n%v{n} }}\n"
+
+
+def closures(n: int) -> str:
+    body = "\n".join(
+        f"let %f{i + 1} = fn (%p{i}: Tensor[(?n), float32]) {{ add(%f{i}(%p{i}), %x) }};"
+        for i in range(n)
+    )
+    return (
+        f"{HEADER}def @main(%x: Tensor[(?n), float32]) {{\n"
+        f"let %f0 = fn (%q: Tensor[(?n), float32]) {{ tanh(%q) }};\n{body}\n%f{n}(%x) }}\n"
+    )
+
+
+def functions(n: int) -> str:
+    body = "".join(
+        f"def @f{i}(%x: Tensor[(?n), float32]) -> Tensor[(?n), float32] {{ tanh(@f{i + 1}(%x)) }}\n"
+        for i in range(n)
+    )
+    last = f"def @f{n}(%x: Tensor[(?n), float32]) -> Tensor[(?n), float32] {{ %x }}\n"
+    return f"{HEADER}{body}{last}def @main(%x: Tensor[(?n), float32]) {{ @f0(%x) }}\n"
+
+
+def matches(n: int) -> str:
+    body = "\n".join(
+        f"let %v{i + 1} = match (%v{i}) {{ A(%a{i}) => {{ B(%a{i}) }}, B(%b{i}) => {{ A(tanh(%b{i})) }}, }};"
+        for i in range(n)
+    )
+    return (
+        f"{HEADER}type E {{ A(Tensor[(?), float32]), B(Tensor[(?), float32]) }}\n"
+        f"def @main(%v0: E) {{\n{body}\n%v{n} }}\n"
+    )
+
+
+def cells(n: int) -> str:
+    body = "\n".join(
+        f"let %r{i} = ref(%v{i}); let %u{i} = ref_write(%r{i}, tanh(%v{i})); let %v{i + 1} = ref_read(%r{i});"
+        for i in range(n)
+    )
+    return f"{HEADER}def @main(%v0: Tensor[(3), float32]) {{\n{body}\n%v{n} }}\n"
+
+
+FAMILIES = [lets, nested, shared, branches, closures, functions, matches, cells]
+
+
+def count(run: Callable[[], Any]) -> int:
+    """Python bytecode instructions that `run` executes in nimblevm's own files."""
+    total = 0
+
+    def trace(frame: FrameType, event: str, _arg: object) -> Any:
+        nonlocal total
+        if event == "call":
+            if "nimblevm" not in frame.f_code.co_filename:
+                return None
+            frame.f_trace_opcodes = True
+            frame.f_trace_lines = False
+            return trace
+        if event == "opcode":
+            total += 1
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        run()
+    finally:
+        sys.settrace(before)
+    return total
+
+
+def costs(text: str) -> Counter[str]:
+    """Bytecode instructions by stage: parser, inference, printer, and each pass of a compilation."""
+    found: Counter[str] = Counter()
+    mod: list[IRModule] = []
+    found["parse"] = count(lambda: mod.append(parser.parse_module(text)))
+    found["infer_type"] = count(lambda: mod.append(inference.infer_type(mod[-1])))
+    found["well_formed"] = count(lambda: well_formed.check_well_formed(mod[-1]))
+    found["print"] = count(lambda: printer.astext(mod[-1]))
+    found["structural_hash"] = count(lambda: structural.structural_hash(mod[-1]))
+    found["structural_equal"] = count(lambda: structural.structural_equal(mod[-1], mod[-2]))
+    original = pass_base.Pass.__call__
+
+    def counted(self: pass_base.Pass, module: IRModule, ctx: Any = None) -> IRModule:
+        result: list[IRModule] = []
+        found[self.name] += count(lambda: result.append(original(self, module, ctx)))
+        return result[0]
+
+    pass_base.Pass.__call__ = counted  # type: ignore[method-assign]
+    try:
+        nvm.compile(mod[-1], native=False)
+    finally:
+        pass_base.Pass.__call__ = original  # type: ignore[method-assign]
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.__name__)
+def test_a_doubled_program_costs_at_most_2_3_times(family: Callable[[int], str]) -> None:
+    costs(family(4))  # fills caches
+    one, two = costs(family(SIZE)), costs(family(2 * SIZE))
+    worse = {name: two[name] / one[name] for name in one if two[name] > 2.3 * one[name]}
+    assert not worse, f"grows faster than linear: {worse}"
+    assert len(one) > 12, f"passes are missing: {sorted(one)}"
