@@ -57,7 +57,7 @@ def _flags(made: Type) -> int:
 class TensorType(Type):
     """A tensor: `shape` (dims; () is a scalar) and `dtype` (a name of nimblevm.dtypes)."""
 
-    __slots__ = ("shape", "dtype")
+    __slots__ = ("dtype", "shape")
     _fields = ("shape", "dtype")
     shape: tuple[Dim, ...]
     dtype: str
@@ -147,7 +147,7 @@ class GlobalTypeVar(Type):
 class TypeCall(Type):
     """An algebraic data type applied to types; also `args == ()` for a type without parameters."""
 
-    __slots__ = ("func", "args")
+    __slots__ = ("args", "func")
     _fields = ("func", "args")
     func: GlobalTypeVar
     args: tuple[Type, ...]
@@ -247,9 +247,33 @@ def transform(root: Type, leaf: Callable[[Type], Type], mask: int) -> Type:
     return done[root]
 
 
+def transform_each(root: Type, leaf: Callable[[Type], Type], mask: int | None = None) -> Type:
+    """As `transform`, but `leaf` is called for every occurrence: for leaves that become fresh unknowns.
+
+    mask None visits all leaves. Cost: the size of the type written out as a tree.
+    """
+    out: list[Type] = []
+    stack: list[tuple[Type, bool]] = [(root, False)]
+    while stack:
+        current, ready = stack.pop()
+        components = parts(current)
+        if ready:
+            new = tuple(out[-len(components) :])
+            del out[-len(components) :]
+            out.append(current if new == components else with_parts(current, new))
+        elif mask is not None and not current.flags & mask:
+            out.append(current)
+        elif components:
+            stack.append((current, True))
+            stack.extend((p, False) for p in reversed(components))
+        else:
+            out.append(leaf(current))
+    return out[0]
+
+
 def substitute(
     type_: Type,
-    type_vars: Mapping[Type, Type] | None = None,
+    type_vars: Mapping[Any, Type] | None = None,
     dim_vars: Mapping[DimVar, Dim] | None = None,
 ) -> Type:
     """`type_` with type variables (or holes) and dim variables replaced, all at once."""
@@ -340,5 +364,5 @@ __all__ = [
     "HAS_DIM", "HAS_HOLE", "HAS_TYPE_VAR", "UNIT", "Dim", "DimExpr", "DimVar", "FuncType",
     "GlobalTypeVar", "IncompleteType", "RefType", "TensorType", "TupleType", "Type", "TypeCall",
     "TypeVar", "free_dims", "free_type_vars", "holes", "parts", "scalar_type", "substitute",
-    "transform", "value_tensors", "with_parts",
+    "transform", "transform_each", "value_tensors", "with_parts",
 ]  # fmt: skip

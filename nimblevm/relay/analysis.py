@@ -1,0 +1,260 @@
+"""Questions about programs, as TVM's relay.analysis answers them: variables, calls, missing match cases.
+
+All are iterative and visit a node once, however it is shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from nimblevm.relay.ir import (
+    Call,
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    IRModule,
+    Let,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
+    Var,
+    children,
+    free_vars,
+    pattern_vars,
+)
+from nimblevm.relay.types import Type, TypeVar
+from nimblevm.relay.types import free_type_vars as type_vars_of_type
+
+MATCH_STEPS = 200_000
+SHOWN_CASES = 8
+
+
+def post_order(expr: Expr) -> Iterator[Expr]:
+    """Every node once, after its parts."""
+    seen: set[Expr] = set()
+    stack: list[tuple[Expr, bool]] = [(expr, False)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            yield node
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            stack.extend((c, False) for c in reversed(children(node)))
+
+
+def _binders(node: Expr) -> tuple[Var, ...]:
+    match node:
+        case Let(var=var):
+            return (var,)
+        case Function(params=params):
+            return params
+        case Match(clauses=clauses):
+            return tuple(v for c in clauses for v in pattern_vars(c.lhs))
+    return ()
+
+
+def all_vars(expr: Expr) -> tuple[Var, ...]:
+    """All variables, bound or used, in post-order."""
+    found: dict[Var, None] = {}
+    for node in post_order(expr):
+        if isinstance(node, Var):
+            found[node] = None
+        found.update(dict.fromkeys(_binders(node)))
+    return tuple(found)
+
+
+def bound_vars(expr: Expr) -> tuple[Var, ...]:
+    """The variables that `expr` binds, in post-order."""
+    return tuple(dict.fromkeys(v for node in post_order(expr) for v in _binders(node)))
+
+
+def all_type_vars(expr: Expr) -> tuple[TypeVar, ...]:
+    """All type variables that annotations mention or functions bind."""
+    found: dict[TypeVar, None] = {}
+    for node in post_order(expr):
+        annotations: list[Type | None] = [v.type_annotation for v in _binders(node)]
+        if isinstance(node, Var):
+            annotations.append(node.type_annotation)
+        elif isinstance(node, Function):
+            found.update(dict.fromkeys(node.type_params))
+            annotations.append(node.ret_type)
+        elif isinstance(node, Call):
+            annotations.extend(node.type_args)
+        for annotation in annotations:
+            if annotation is not None:
+                found.update(dict.fromkeys(type_vars_of_type(annotation)))
+    return tuple(found)
+
+
+def bound_type_vars(expr: Expr) -> tuple[TypeVar, ...]:
+    """The type variables that functions in `expr` bind."""
+    return tuple(
+        dict.fromkeys(
+            v for node in post_order(expr) if isinstance(node, Function) for v in node.type_params
+        )
+    )
+
+
+def free_type_vars(expr: Expr) -> tuple[TypeVar, ...]:
+    """The type variables that `expr` mentions and no function in it binds."""
+    bound = set(bound_type_vars(expr))
+    return tuple(v for v in all_type_vars(expr) if v not in bound)
+
+
+def global_calls(expr: Expr) -> tuple[GlobalVar, ...]:
+    """The globals that `expr` refers to, in order of first use."""
+    return tuple(dict.fromkeys(n for n in post_order(expr) if isinstance(n, GlobalVar)))
+
+
+# --- missing cases of match ---------------------------------------------------------------------
+
+# A row is a linked list of the patterns that are still to be matched: (first, rest) or None.
+Row = tuple[Pattern, "Row"] | None
+# What was decided on the way, the last decision first: a shape with its number of fields.
+Trail = tuple[Constructor | int | None, "Trail"] | None
+
+_WILDCARD = PatternWildcard()
+
+
+def unmatched_cases(
+    match: Match, module: IRModule | None = None, limit: int = SHOWN_CASES
+) -> list[Pattern]:
+    """Patterns of values that no clause of `match` matches, at most `limit`; [] if it is complete.
+
+    Maranget's usefulness ("Warnings for pattern matching", 2007) over an explicit stack. A match that takes
+    more than MATCH_STEPS steps counts as incomplete, with a wildcard as the missing case.
+    """
+    found: list[Pattern] = []
+    rows: list[Row] = [(c.lhs, None) for c in match.clauses]
+    stack: list[tuple[list[Row], int, Trail]] = [(rows, 1, None)]
+    steps = 0
+    while stack and len(found) < limit:
+        rows, columns, trail = stack.pop()
+        steps += 1 + len(rows)
+        if steps > MATCH_STEPS:
+            return [*found, _WILDCARD]
+        if not rows:
+            for _ in range(columns):
+                trail = (None, trail)
+            found.append(_witness(trail))
+        elif columns:
+            stack.extend(reversed(list(_specialise(rows, columns, trail, module))))
+    return found
+
+
+def _specialise(
+    rows: list[Row], columns: int, trail: Trail, module: IRModule | None
+) -> Iterator[tuple[list[Row], int, Trail]]:
+    """The sub-problems for the shapes that a value in the first column can have."""
+    heads = {}
+    width: int | None = None
+    for row in rows:
+        assert row is not None
+        if isinstance(row[0], PatternConstructor):
+            heads[row[0].constructor.tag] = row[0].constructor
+        elif isinstance(row[0], PatternTuple):
+            width = len(row[0].patterns)
+    if width is not None:
+        yield _with_fields(rows, width, None), columns - 1 + width, (width, trail)
+    elif not heads:
+        yield _with_fields(rows, 0, None), columns - 1, (None, trail)
+    else:
+        for constructor in _constructors(heads, module):
+            arity = len(constructor.inputs)
+            if constructor.tag in heads:
+                below = _with_fields(rows, arity, constructor.tag)
+                yield below, columns - 1 + arity, (constructor, trail)
+            else:
+                below = _with_fields(rows, 0, -1)
+                trailing: Trail = (constructor, trail)
+                for _ in range(arity):
+                    trailing = (None, trailing)
+                yield below, columns - 1, trailing
+
+
+def _constructors(heads: dict[int, Constructor], module: IRModule | None) -> Iterable[Constructor]:
+    header = next(iter(heads.values())).belong_to
+    definition = module.type_definitions.get(header) if module is not None else None
+    return definition.constructors if definition is not None else heads.values()
+
+
+def _with_fields(rows: list[Row], arity: int, tag: int | None) -> list[Row]:
+    """The rows whose first pattern fits a shape, with that pattern replaced by those of its fields."""
+    result: list[Row] = []
+    for row in rows:
+        assert row is not None
+        first, rest = row
+        if isinstance(first, PatternWildcard | PatternVar):
+            for _ in range(arity):
+                rest = (_WILDCARD, rest)
+        elif isinstance(first, PatternTuple) or (
+            isinstance(first, PatternConstructor) and first.constructor.tag == tag
+        ):
+            for part in reversed(first.patterns):
+                rest = (part, rest)
+        else:
+            continue
+        result.append(rest)
+    return result
+
+
+def _witness(trail: Trail) -> Pattern:
+    """The pattern that a trail of decisions (in pre-order, the last first) describes."""
+    done: list[Pattern] = []
+    while trail is not None:
+        shape, trail = trail
+        if shape is None:
+            done.append(_WILDCARD)
+            continue
+        count = shape if isinstance(shape, int) else len(shape.inputs)
+        fields = tuple(reversed(done[len(done) - count :]))
+        del done[len(done) - count :]
+        done.append(
+            PatternTuple(fields) if isinstance(shape, int) else PatternConstructor(shape, fields)
+        )
+    return done[0]
+
+
+def pattern_text(root: Pattern) -> str:
+    """A pattern as Relay text, for messages."""
+    out: list[str] = []
+    stack: list[Pattern | str] = [root]
+    while stack:
+        item = stack.pop()
+        match item:
+            case str():
+                out.append(item)
+            case PatternWildcard():
+                out.append("_")
+            case PatternVar(var=var):
+                out.append(f"%{var.name_hint}")
+            case PatternConstructor(constructor=constructor, patterns=()):
+                out.append(constructor.name_hint)
+            case PatternConstructor(constructor=constructor, patterns=below):
+                out.append(constructor.name_hint)
+                stack.extend(_listed(below))
+            case PatternTuple(patterns=below):
+                stack.extend(_listed(below))
+            case _:
+                raise TypeError(f"unknown pattern {type(item).__name__}")
+    return "".join(out)
+
+
+def _listed(patterns: tuple[Pattern, ...]) -> list[Pattern | str]:
+    """`(p, q)` in pieces, the last first."""
+    pieces: list[Pattern | str] = [")"]
+    for position in range(len(patterns) - 1, -1, -1):
+        pieces.append(patterns[position])
+        pieces.append(", " if position else "(")
+    return pieces if patterns else [")", "("]
+
+
+__all__ = [
+    "all_type_vars", "all_vars", "bound_type_vars", "bound_vars", "free_type_vars", "free_vars",
+    "global_calls", "pattern_text", "post_order", "unmatched_cases",
+]  # fmt: skip

@@ -1,0 +1,709 @@
+"""The walk of type inference: types for the nodes of functions, over one explicit stack (see infer_type.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from nimblevm.relay import dims
+from nimblevm.relay.analysis import pattern_text, unmatched_cases
+from nimblevm.relay.dims import Dim, DimOp, DimVar
+from nimblevm.relay.infer_recognise import same_unknowns
+from nimblevm.relay.ir import (
+    Call,
+    Clause,
+    Constant,
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    IRModule,
+    Let,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    TypeData,
+    Var,
+)
+from nimblevm.relay.op.registry import Op
+from nimblevm.relay.text import dim_text
+from nimblevm.relay.type_context import InferContext
+from nimblevm.relay.type_errors import Note, name_of, show, type_error
+from nimblevm.relay.types import (
+    HAS_DIM,
+    HAS_HOLE,
+    UNIT,
+    FuncType,
+    GlobalTypeVar,
+    IncompleteType,
+    RefType,
+    TupleType,
+    Type,
+    TypeCall,
+    holes,
+    scalar_type,
+    substitute,
+    value_tensors,
+)
+from nimblevm.relay.unify import HoleKind, Instantiation, Solver, TypeMismatch
+
+_BOOL = scalar_type("bool")
+_EVERYTHING = 1 << 62  # a mark behind every rigid dim
+
+
+def constructor_type(constructor: Constructor, definition: TypeData) -> FuncType:
+    """A constructor as a function: generic in the parameters of its type."""
+    result = TypeCall(constructor.belong_to, definition.type_vars)
+    return FuncType(constructor.inputs, result, definition.type_vars)
+
+
+class Inference:
+    """The state of inference over one module."""
+
+    def __init__(self, module: IRModule) -> None:
+        self.module = module
+        self.solver = Solver(self._bound)
+        self.types: dict[Expr, Type] = {}
+        self.type_args: dict[Call, tuple[Type, ...]] = {}
+        self.order: list[Expr] = []
+        self._stack: list[Any] = []
+        self._globals: dict[GlobalVar, FuncType] = {}
+        self._marks: dict[Expr, int] = {}  # functions, and variables known to be one
+        self._context = InferContext(self.solver)
+        self._waiting: dict[IncompleteType, list[tuple[Callable[[Any], Type | None], Expr]]] = {}
+        self._ready: list[tuple[Callable[[Any], Type | None], Expr]] = []
+        self._open: dict[Expr, IncompleteType] = {}
+        self._claimed: set[DimVar] = set()
+        self._opened: dict[Function, FuncType] = {}
+        self._scopes: list[int] = []
+        self._function: str = ""
+        self._enter: dict[type, Callable[[Any], None]] = {
+            Var: self._enter_var,
+            Constant: self._enter_constant,
+            GlobalVar: self._enter_global,
+            Constructor: self._enter_constructor,
+            Op: self._enter_op,
+            Call: self._enter_call,
+            Let: self._enter_let,
+            If: self._enter_if,
+            Tuple: self._enter_tuple,
+            TupleGetItem: self._enter_item,
+            Function: self._enter_function,
+            Match: self._enter_match,
+            RefCreate: self._enter_ref_create,
+            RefRead: self._enter_ref_read,
+            RefWrite: self._enter_ref_write,
+        }
+
+    # --- functions of the module ---
+
+    def declare(self, var: GlobalVar, function: Function) -> None:
+        """Make a global function known by its signature (holes where it has no annotation)."""
+        self._globals[var] = self._open_function(function)
+
+    def define(self, var: GlobalVar, function: Function) -> None:
+        """Infer a global function's body."""
+        self._function = var.name_hint
+        found = self.run(function)
+        assert isinstance(found, FuncType)
+        self._globals[var] = found
+        self._function = ""
+
+    # --- driving -------------------------------------------------------------------------------------
+
+    def run(self, root: Expr) -> Type:
+        """Type `root` and everything under it."""
+        types, stack, enter, ready = self.types, self._stack, self._enter, self._ready
+        stack.append(root)
+        while stack:
+            item = stack.pop()
+            if item.__class__ is tuple:
+                item[0](item[1])
+                if ready:
+                    self._drain()
+            elif item not in types:
+                enter[item.__class__](item)
+        return types[root]
+
+    def _bound(self, hole: IncompleteType) -> None:
+        waiting = self._waiting.pop(hole, None)
+        if waiting:
+            self._ready.extend(waiting)
+
+    def _drain(self) -> None:
+        """Finish what waited for holes that are bound now."""
+        while self._ready:
+            action, node = self._ready.pop()
+            if node not in self._open:
+                continue
+            self.solver.fresh.clear()
+            found = action(node)
+            if found is not None:
+                hole = self._open.pop(node)
+                found = self._recognise(node, found)
+                try:
+                    self.solver.settle(hole, found)
+                except TypeMismatch as mismatch:
+                    raise self._error(mismatch.reason, node) from None
+                self.types[node] = found
+
+    @property
+    def unfinished(self) -> list[Expr]:
+        """Nodes that still wait for the type of something."""
+        return list(self._open)
+
+    def _finish(self, node: Expr, action: Callable[[Any], Type | None]) -> None:
+        """Type a node by `action`; if that has to wait for a hole, a hole stands for the type."""
+        fresh = self.solver.fresh
+        if fresh:
+            fresh.clear()
+        found = action(node)
+        if found is None:
+            hole = self.solver.hole(HoleKind.RESULT)
+            self._open[node] = hole
+            found = hole
+        elif fresh:
+            found = self._recognise(node, found)
+        self.types[node] = found
+        self.order.append(node)
+
+    def _wait(self, type_: Type, action: Callable[[Any], Type | None], node: Expr) -> None:
+        for hole in holes(self.solver.resolve(type_)):
+            self._waiting.setdefault(hole, []).append((action, node))
+
+    def _recognise(self, node: Expr, found: Type) -> Type:
+        """Use the names that an earlier inference gave the unknowns that this node makes."""
+        fresh = self.solver.fresh
+        old = node.checked_type
+        if not fresh or old is None:
+            return found
+        args = self.type_args.get(node, ()) if isinstance(node, Call) else ()
+        if isinstance(node, Call) and args and len(args) == len(node.type_args):
+            mapping = same_unknowns(
+                TupleType((found, *args)), TupleType((old, *node.type_args)), set(fresh)
+            )
+        else:
+            mapping = same_unknowns(found, old, set(fresh))
+        usable: dict[DimVar, Dim] = {}
+        for new, earlier in mapping.items():
+            if earlier not in self._claimed and earlier not in self.solver.rigid:
+                self._claimed.add(earlier)
+                self.solver.add_rigid(earlier)
+                usable[new] = earlier
+        if not usable:
+            return found
+        if isinstance(node, Call) and args:
+            self.type_args[node] = tuple(substitute(t, None, usable) for t in args)
+        return substitute(found, None, usable)
+
+    # --- errors ----------------------------------------------------------------------------------------
+
+    def _error(self, message: str, node: Expr, notes: Iterable[Note] = ()) -> Exception:
+        where = f" (in @{self._function})" if self._function and node.span is None else ""
+        return type_error(message + where, node.span, notes)
+
+    def _note(self, expr: Expr, text: str = "") -> Note:
+        shown = show(self.solver.resolve(self.types[expr])) if expr in self.types else "?"
+        return expr.span, f"{text or name_of(expr)} has type {shown}"
+
+    # --- leaves ----------------------------------------------------------------------------------------
+
+    def _enter_var(self, var: Var) -> None:
+        annotation = var.type_annotation
+        if annotation is None or annotation.flags & HAS_HOLE:
+            if var.checked_type is None:
+                raise self._error(f"%{var.name_hint} is not bound here", var)
+            annotation = var.checked_type
+        self.types[var] = annotation
+        self.solver.add_rigid_of(annotation)
+
+    def _enter_constant(self, node: Constant) -> None:
+        assert node.checked_type is not None
+        self.types[node] = node.checked_type
+
+    def _enter_global(self, node: GlobalVar) -> None:
+        self.types[node] = self._signature_of(node)
+
+    def _signature_of(self, node: GlobalVar) -> FuncType:
+        found = self._globals.get(node)
+        if found is None:
+            if node not in self.module:
+                raise self._error(f"the module has no function @{node.name_hint}", node)
+            found = self._globals[self.module.get_global_var(node.name_hint)]
+        return found
+
+    def _enter_constructor(self, node: Constructor) -> None:
+        self.types[node] = constructor_type(node, self._definition(node.belong_to, node))
+
+    def _definition(self, header: GlobalTypeVar, node: Expr | Pattern) -> TypeData:
+        found = self.module.type_definitions.get(header)
+        if found is None:
+            raise type_error(f"the module has no type {header.name_hint}", node.span)
+        return found
+
+    def _enter_op(self, node: Op) -> None:
+        raise self._error(
+            f"operator {node.name} is no value; wrap it: fn (%x) {{ {node.name}(%x) }}", node
+        )
+
+    # --- calls -----------------------------------------------------------------------------------------
+
+    def _enter_call(self, node: Call) -> None:
+        stack = self._stack
+        op = node.op
+        if op.__class__ is Op:
+            stack.append((self._leave_op_call, node))
+        else:
+            stack.append((self._leave_call, node))
+        args = node.args
+        if len(args) == 1:
+            stack.append(args[0])
+        else:
+            stack.extend(args[::-1])
+        if op.__class__ is not Op:
+            stack.append(op)
+
+    def _leave_op_call(self, node: Call) -> None:
+        self._finish(node, self._type_op_call)
+
+    def _type_op_call(self, node: Call) -> Type | None:
+        """Run the relation, or None if an argument has a hole."""
+        types = self.types
+        args = tuple([types[a] for a in node.args])
+        for arg in args:
+            if arg.flags & HAS_HOLE:
+                args = tuple(self.solver.resolve(a) for a in args)
+                unknown = [a for a in args if a.flags & HAS_HOLE]
+                if unknown:
+                    self._wait(unknown[0], self._type_op_call, node)
+                    return None
+                break
+        op = node.op
+        assert isinstance(op, Op)
+        if len(args) != len(op.args):
+            wanted = ", ".join(op.args)
+            raise self._error(
+                f"{op.name} takes {len(op.args)} arguments ({wanted}), got {len(args)}", node
+            )
+        context = self._context
+        context.enter(node, args)
+        try:
+            return op.relation(context, args, node.attrs)
+        except (ValueError, ArithmeticError) as fault:
+            raise context.fail(str(fault)) from fault
+
+    def _leave_call(self, node: Call) -> None:
+        self._finish(node, self._type_call)
+
+    def _type_call(self, node: Call) -> Type | None:
+        solver = self.solver
+        callee = solver.prune(self.types[node.op])
+        args = [self.types[a] for a in node.args]
+        if isinstance(callee, IncompleteType):
+            result = solver.hole(HoleKind.RESULT)
+            solver.bind(callee, FuncType([solver.resolve(a) for a in args], result))
+            return result
+        if not isinstance(callee, FuncType):
+            raise self._error(
+                f"{name_of(node.op)} is called but is no function", node, [self._note(node.op)]
+            )
+        if len(args) != len(callee.arg_types):
+            raise self._error(
+                f"{name_of(node.op)} takes {len(callee.arg_types)} arguments, got {len(args)}",
+                node,
+                [self._note(node.op)],
+            )
+        op = node.op
+        if isinstance(op, GlobalVar | Constructor):
+            mark, known = 0, True
+        else:
+            mark, known = self._marks.get(op, _EVERYTHING), op in self._marks
+        call = Instantiation(solver, callee, mark, node.type_args)
+        try:
+            call.bind(args)
+        except TypeMismatch as mismatch:
+            raise self._call_error(node, callee, mismatch) from None
+        if callee.type_params:
+            self.type_args[node] = call.type_args()
+        return call.result(claimed=not known)
+
+    def _call_error(self, node: Call, callee: FuncType, mismatch: TypeMismatch) -> Exception:
+        position = mismatch.argument or 0
+        arg = node.args[position]
+        function = self._function_of(node.op)
+        if function is not None:
+            param = function.params[position]
+            name, place = f"parameter %{param.name_hint}", param.span or function.span
+        else:
+            name, place = f"argument {position}", node.op.span
+        wanted = show(self.solver.resolve(callee.arg_types[position]))
+        notes = [
+            self._note(arg, f"argument {position} ({name_of(arg)})"),
+            (place, f"{name} of {name_of(node.op)} has type {wanted}"),
+        ]
+        return self._error(f"{mismatch.reason}, for {name} of {name_of(node.op)}", node, notes)
+
+    def _function_of(self, op: Expr) -> Function | None:
+        if isinstance(op, GlobalVar) and op in self.module:
+            return self.module.function(op)
+        return op if isinstance(op, Function) else None
+
+    # --- let -------------------------------------------------------------------------------------------
+
+    def _enter_let(self, node: Let) -> None:
+        value = node.value
+        if value.__class__ is Function and node.var not in self.types:
+            # The variable may occur in its own value: recursion goes through what is written.
+            assert isinstance(value, Function)
+            annotation = node.var.type_annotation
+            self.types[node.var] = annotation or self._open_function(value)
+            self._marks[node.var] = self._marks.setdefault(value, self.solver.mark())
+        stack = self._stack
+        stack.append((self._leave_let, node))
+        stack.append(node.body)
+        stack.append((self._bind_let, node))
+        stack.append(value)
+
+    def _bind_let(self, node: Let) -> None:
+        var = node.var
+        found = self.types[node.value]
+        annotation = var.type_annotation
+        if annotation is None:
+            self.types[var] = found
+            return
+        try:
+            self.solver.flow(found, annotation)
+        except TypeMismatch as mismatch:
+            notes = [
+                self._note(node.value),
+                (var.span, f"%{var.name_hint} is annotated {show(annotation)}"),
+            ]
+            where = node if node.span is not None else var
+            raise self._error(
+                f"{mismatch.reason}, for let %{var.name_hint}", where, notes
+            ) from None
+        self.types[var] = annotation
+        self.solver.add_rigid_of(annotation)
+
+    def _leave_let(self, node: Let) -> None:
+        self.types[node] = self.types[node.body]
+        self.order.append(node)
+
+    # --- functions -------------------------------------------------------------------------------------
+
+    def _open_function(self, node: Function) -> FuncType:
+        """The type of a function before its body is seen; its parameters get theirs."""
+        params: list[Type] = []
+        for param in node.params:
+            if param not in self.types:
+                annotation = param.type_annotation
+                self.types[param] = (
+                    annotation if annotation is not None else self.solver.hole(HoleKind.PARAMETER)
+                )
+            params.append(self.types[param])
+        result = node.ret_type
+        if result is None:
+            result = self.solver.hole(HoleKind.RESULT)
+        made = FuncType(params, result, node.type_params)
+        self._opened[node] = made
+        return made
+
+    def _enter_function(self, node: Function) -> None:
+        solver = self.solver
+        opened = self._opened.get(node) or self._open_function(node)
+        mark = solver.mark()
+        self._marks.setdefault(node, mark)
+        self._scopes.append(mark)
+        self._check_parameter_dims(node, opened)
+        for type_ in opened.arg_types:
+            solver.add_rigid_of(type_)
+        self._stack.append((self._leave_function, node))
+        self._stack.append(node.body)
+
+    def _check_parameter_dims(self, node: Function, opened: FuncType) -> None:
+        """A dim that parameters name only inside larger expressions could not be bound."""
+        exact: set[DimVar] = set()
+        inside: dict[DimVar, tuple[Var, Dim]] = {}
+        for param, type_ in zip(node.params, opened.arg_types, strict=True):
+            if not type_.flags & HAS_DIM:
+                continue
+            for tensor in value_tensors(type_):
+                for dim in tensor.shape:
+                    if isinstance(dim, DimVar):
+                        exact.add(dim)
+                    elif isinstance(dim, DimOp):
+                        for var in dims.free_vars(dim):
+                            inside.setdefault(var, (param, dim))
+        if not inside:
+            return
+        exact.update(var for _, var in node.attrs.get("dim_params", ()))
+        for var, (param, dim) in inside.items():
+            if var not in exact and var not in self.solver.rigid:
+                raise type_error(
+                    f"dim {dim_text(var)} of parameter %{param.name_hint} occurs only inside {dim_text(dim)}; "
+                    f"some parameter must have an axis that is exactly {dim_text(var)}",
+                    param.span or node.span,
+                )
+
+    def _leave_function(self, node: Function) -> None:
+        solver = self.solver
+        opened = self._opened[node]
+        body = solver.resolve(self.types[node.body])
+        declared = node.ret_type
+        try:
+            if declared is None:
+                assert isinstance(opened.ret_type, IncompleteType)
+                solver.settle(opened.ret_type, body)
+                result = body
+            else:
+                solver.flow(body, declared)
+                result = solver.resolve(declared)
+        except TypeMismatch as mismatch:
+            wanted = show(solver.resolve(opened.ret_type))
+            notes = [
+                self._note(node.body, "the body"),
+                (node.span, f"the result is expected to be {wanted}"),
+            ]
+            what = f"@{self._function}" if len(self._scopes) == 1 else "this function"
+            raise self._error(f"{mismatch.reason}, for the result of {what}", node, notes) from None
+        solver.release(self._scopes.pop())
+        self.types[node] = FuncType(
+            (solver.resolve(t) for t in opened.arg_types), result, node.type_params
+        )
+        self.order.append(node)
+
+    # --- branches ---------------------------------------------------------------------------------------
+
+    def _enter_if(self, node: If) -> None:
+        self._stack.extend(
+            (
+                (self._leave_if, node),
+                node.false_branch,
+                node.true_branch,
+                (self._check_condition, node),
+                node.cond,
+            )
+        )
+
+    def _check_condition(self, node: If) -> None:
+        found = self.types[node.cond]
+        if found is not _BOOL:
+            try:
+                self.solver.flow(found, _BOOL)
+            except TypeMismatch:
+                raise self._error(
+                    "the condition of if must be a rank-0 bool tensor",
+                    node,
+                    [self._note(node.cond, f"the condition ({name_of(node.cond)})")],
+                ) from None
+
+    def _leave_if(self, node: If) -> None:
+        self._finish(node, self._type_if)
+
+    def _type_if(self, node: If) -> Type:
+        return self._join_all(
+            node, [("true branch", node.true_branch), ("false branch", node.false_branch)]
+        )
+
+    def _join_all(self, node: Expr, branches: list[tuple[str, Expr]]) -> Type:
+        first_name, first = branches[0]
+        result = self.types[first]
+        for name, branch in branches[1:]:
+            try:
+                result = self.solver.join(result, self.types[branch])
+            except TypeMismatch as mismatch:
+                notes = [self._note(first, f"the {first_name}"), self._note(branch, f"the {name}")]
+                raise self._error(f"the branches differ: {mismatch.reason}", node, notes) from None
+        return result
+
+    def _enter_match(self, node: Match) -> None:
+        self._stack.extend(((self._open_match, node), node.data))
+
+    def _open_match(self, node: Match) -> None:
+        found = self.solver.resolve(self.types[node.data])
+        if not node.clauses:
+            raise self._error("a match needs at least one clause", node)
+        for clause in node.clauses:
+            self._bind_pattern(node, clause, found)
+        if node.complete:
+            missing = unmatched_cases(node, self.module)
+            if missing:
+                raise self._error(
+                    "match is not complete; missing: "
+                    + ", ".join(map(pattern_text, missing))
+                    + " (add them, or write match?)",
+                    node,
+                    [self._note(node.data)],
+                )
+        self._stack.append((self._leave_match, node))
+        self._stack.extend(clause.rhs for clause in reversed(node.clauses))
+
+    def _leave_match(self, node: Match) -> None:
+        self._finish(node, self._type_match)
+
+    def _type_match(self, node: Match) -> Type:
+        return self._join_all(node, [(f"clause {i}", c.rhs) for i, c in enumerate(node.clauses)])
+
+    def _bind_pattern(self, node: Match, clause: Clause, data: Type) -> None:
+        """Type the variables of a pattern. `inside`: the value comes out of a constructor."""
+        stack: list[tuple[Pattern, Type, bool]] = [(clause.lhs, data, False)]
+        while stack:
+            pattern, type_, inside = stack.pop()
+            match pattern:
+                case PatternWildcard():
+                    pass
+                case PatternVar(var=var):
+                    self._bind_pattern_var(var, type_, inside)
+                case PatternTuple(patterns=patterns):
+                    fields = self._tuple_fields(pattern, type_, len(patterns))
+                    stack.extend((p, f, inside) for p, f in zip(patterns, fields, strict=True))
+                case PatternConstructor(patterns=patterns):
+                    fields = self._constructor_fields(pattern, type_)
+                    stack.extend((p, f, True) for p, f in zip(patterns, fields, strict=True))
+                case _:
+                    raise TypeError(f"unknown pattern {type(pattern).__name__}")
+
+    def _bind_pattern_var(self, var: Var, type_: Type, inside: bool) -> None:
+        solver = self.solver
+        annotation = var.type_annotation
+        if annotation is not None:
+            try:
+                solver.flow(type_, annotation)
+            except TypeMismatch as mismatch:
+                raise type_error(
+                    f"{mismatch.reason}, for pattern %{var.name_hint}", var.span
+                ) from None
+            self.types[var] = annotation
+            solver.add_rigid_of(annotation)
+            return
+        if inside:
+            solver.fresh.clear()
+            type_ = self._recognise(var, solver.extract(type_))
+            solver.add_rigid_of(type_)
+        self.types[var] = type_
+
+    def _tuple_fields(self, pattern: PatternTuple, type_: Type, count: int) -> tuple[Type, ...]:
+        type_ = self.solver.prune(type_)
+        if isinstance(type_, IncompleteType):
+            opened = TupleType([self.solver.hole() for _ in range(count)])
+            self.solver.bind(type_, opened)
+            return opened.fields
+        if not isinstance(type_, TupleType) or len(type_.fields) != count:
+            raise type_error(
+                f"a pattern of {count} fields can't match a value of type {show(type_)}",
+                pattern.span,
+            )
+        return type_.fields
+
+    def _constructor_fields(self, pattern: PatternConstructor, type_: Type) -> tuple[Type, ...]:
+        constructor = pattern.constructor
+        definition = self._definition(constructor.belong_to, pattern)
+        type_ = self.solver.prune(type_)
+        if isinstance(type_, IncompleteType):
+            opened = TypeCall(definition.header, [self.solver.hole() for _ in definition.type_vars])
+            self.solver.bind(type_, opened)
+            type_ = opened
+        if not isinstance(type_, TypeCall) or type_.func is not constructor.belong_to:
+            raise type_error(
+                f"constructor {constructor.name_hint} of {constructor.belong_to.name_hint} can't match "
+                f"a value of type {show(type_)}",
+                pattern.span,
+            )
+        if len(pattern.patterns) != len(constructor.inputs):
+            raise type_error(
+                f"constructor {constructor.name_hint} has {len(constructor.inputs)} fields, "
+                f"the pattern {len(pattern.patterns)}",
+                pattern.span,
+            )
+        if not definition.type_vars:
+            return constructor.inputs
+        mapping = dict(zip(definition.type_vars, type_.args, strict=True))
+        return tuple(substitute(t, mapping) for t in constructor.inputs)
+
+    # --- tuples and refs ---------------------------------------------------------------------------------
+
+    def _enter_tuple(self, node: Tuple) -> None:
+        self._stack.append((self._leave_tuple, node))
+        self._stack.extend(node.fields[::-1])
+
+    def _leave_tuple(self, node: Tuple) -> None:
+        types = self.types
+        types[node] = TupleType([types[f] for f in node.fields]) if node.fields else UNIT
+        self.order.append(node)
+
+    def _enter_item(self, node: TupleGetItem) -> None:
+        self._stack.extend(((self._leave_item, node), node.tuple_value))
+
+    def _leave_item(self, node: TupleGetItem) -> None:
+        self._finish(node, self._type_item)
+
+    def _type_item(self, node: TupleGetItem) -> Type | None:
+        whole = self.solver.prune(self.types[node.tuple_value])
+        if isinstance(whole, IncompleteType):
+            self._wait(whole, self._type_item, node)
+            return None
+        if not isinstance(whole, TupleType):
+            raise self._error(
+                f"field {node.index} of something that is no tuple",
+                node,
+                [self._note(node.tuple_value)],
+            )
+        if not 0 <= node.index < len(whole.fields):
+            raise self._error(
+                f"a tuple of {len(whole.fields)} has no field {node.index}",
+                node,
+                [self._note(node.tuple_value)],
+            )
+        return whole.fields[node.index]
+
+    def _enter_ref_create(self, node: RefCreate) -> None:
+        self._stack.extend(((self._leave_ref_create, node), node.value))
+
+    def _leave_ref_create(self, node: RefCreate) -> None:
+        self._finish(node, self._type_ref_create)
+
+    def _type_ref_create(self, node: RefCreate) -> Type:
+        # Later writes may store other sizes: only an annotation claims an unknown dim of the content.
+        return RefType(
+            self.solver.forget_dims(self.solver.resolve(self.types[node.value]), static=False)
+        )
+
+    def _enter_ref_read(self, node: RefRead) -> None:
+        self._stack.extend(((self._leave_ref_read, node), node.ref))
+
+    def _leave_ref_read(self, node: RefRead) -> None:
+        self._finish(node, self._type_ref_read)
+
+    def _type_ref_read(self, node: RefRead) -> Type:
+        return self.solver.extract(self._content(node, node.ref))
+
+    def _content(self, node: Expr, ref: Expr) -> Type:
+        found = self.solver.prune(self.types[ref])
+        if isinstance(found, IncompleteType):
+            content = self.solver.hole()
+            self.solver.bind(found, RefType(content))
+            return content
+        if not isinstance(found, RefType):
+            raise self._error("ref_read and ref_write need a ref", node, [self._note(ref)])
+        return found.value
+
+    def _enter_ref_write(self, node: RefWrite) -> None:
+        self._stack.extend(((self._leave_ref_write, node), node.value, node.ref))
+
+    def _leave_ref_write(self, node: RefWrite) -> None:
+        try:
+            self.solver.flow(self.types[node.value], self._content(node, node.ref))
+        except TypeMismatch as mismatch:
+            notes = [self._note(node.value), self._note(node.ref)]
+            raise self._error(f"{mismatch.reason}, for what the ref holds", node, notes) from None
+        self.types[node] = UNIT
+        self.order.append(node)

@@ -1,0 +1,45 @@
+"""Recognising the unknowns of an earlier inference, so that inferring again changes nothing."""
+
+from __future__ import annotations
+
+from nimblevm.relay.dims import Dim, DimOp, DimVar
+from nimblevm.relay.types import HAS_DIM, TensorType, Type, parts
+
+
+def same_unknowns(found: Type, old: Type, fresh: set[DimVar]) -> dict[DimVar, DimVar]:
+    """For fresh variables of `found`: the variable at the same place of `old`; one to one.
+
+    Empty where the types differ in structure; a variable whose places disagree is left out.
+    """
+    mapping: dict[DimVar, DimVar] = {}
+    taken: set[DimVar] = set()
+    stack: list[tuple[Type, Type]] = [(found, old)]
+    seen: set[tuple[Type, Type]] = set()
+    while stack:
+        pair = stack.pop()
+        new_type, old_type = pair
+        if pair in seen or type(new_type) is not type(old_type) or not new_type.flags & HAS_DIM:
+            continue
+        seen.add(pair)
+        if isinstance(new_type, TensorType) and isinstance(old_type, TensorType):
+            if new_type.dtype == old_type.dtype and len(new_type.shape) == len(old_type.shape):
+                for new_dim, old_dim in zip(new_type.shape, old_type.shape, strict=True):
+                    _match(new_dim, old_dim, fresh, mapping, taken)
+        elif len(parts(new_type)) == len(parts(old_type)):
+            stack.extend(zip(reversed(parts(new_type)), reversed(parts(old_type)), strict=True))
+    return mapping
+
+
+def _match(
+    new: Dim, old: Dim, fresh: set[DimVar], mapping: dict[DimVar, DimVar], taken: set[DimVar]
+) -> None:
+    stack = [(new, old)]
+    while stack:
+        a, b = stack.pop()
+        if isinstance(a, DimVar) and isinstance(b, DimVar):
+            if a in fresh and a not in mapping and b not in taken:
+                mapping[a] = b
+                taken.add(b)
+        elif isinstance(a, DimOp) and isinstance(b, DimOp):
+            if a.op == b.op and len(a.args) == len(b.args):
+                stack.extend(zip(a.args, b.args, strict=True))
