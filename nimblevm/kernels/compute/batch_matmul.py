@@ -1,0 +1,45 @@
+"""nn.batch_matmul: a dot product an element, per batch element."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nimblevm.kernels.compute.common import known, tensor_type, wide
+from nimblevm.kernels.compute.dense import product
+from nimblevm.kernels.tensor_expr import (
+    Emitter,
+    Index,
+    Steps,
+    TensorExpr,
+    Tensors,
+    register_compute,
+    single,
+)
+
+
+def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tensors:
+    a, b = (single(arg) for arg in args)
+    shape, dtype = tensor_type(out).shape, out.dtype
+    depth = known(a.shape[1 if attrs.transpose_a else 2], b.shape[2 if attrs.transpose_b else 1])
+
+    def at(index: Index) -> Steps:
+        yield from em.cheap(a)
+        yield from em.cheap(b)
+        first = em.broadcast((a.shape[0],), shape[:1], index[:1])
+        second = em.broadcast((b.shape[0],), shape[:1], index[:1])
+
+        def term(inner: Index) -> Steps:
+            row = (*inner, index[1]) if attrs.transpose_a else (index[1], *inner)
+            column = (index[2], *inner) if attrs.transpose_b else (*inner, index[2])
+            x = yield a, (*first, *row)
+            y = yield b, (*second, *column)
+            return product(em, x, y, dtype)
+
+        total = yield from em.accumulate("add", em.b.const(0, wide(dtype)), index, (depth,), term)
+        return em.b.cast(total, dtype)
+
+    return TensorExpr(shape, dtype, at, 1 << 20, costly=True)
+
+
+register_compute("nn.batch_matmul", _compute)

@@ -1,0 +1,59 @@
+"""nn.softmax: maximum, sum of exponentials, quotient; three loops over the axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nimblevm.kernels.compute.common import axis_of, tensor_type, wide
+from nimblevm.kernels.loop_ir import Value
+from nimblevm.kernels.tensor_expr import (
+    Emitter,
+    Index,
+    Steps,
+    TensorExpr,
+    Tensors,
+    register_compute,
+    single,
+)
+
+
+def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tensors:
+    data = single(args[0])
+    axis = axis_of(attrs.axis, data.rank)
+    dtype = wide(data.dtype)
+    shape = tensor_type(out).shape
+    rows = (*data.shape[:axis], *data.shape[axis + 1 :])
+
+    def element(index: Index, inner: Value) -> Steps:
+        value = yield data, (*index[:axis], inner, *index[axis:])
+        return em.b.cast(value, dtype)
+
+    def greatest_at(index: Index) -> Steps:
+        start = em.b.const(float("-inf"), dtype)
+        return em.accumulate("max", start, index, (shape[axis],), lambda k: element(index, k[0]))
+
+    greatest = TensorExpr(rows, dtype, greatest_at, 1 << 20, costly=True)
+
+    def power(index: Index, inner: Value) -> Steps:
+        value = yield from element(index, inner)
+        top = yield greatest, index
+        return em.b.unary("exp", em.b.sub(value, top))
+
+    def total_at(index: Index) -> Steps:
+        start = em.b.const(0.0, dtype)
+        return em.accumulate("add", start, index, (shape[axis],), lambda k: power(index, k[0]))
+
+    total = TensorExpr(rows, dtype, total_at, 1 << 20, costly=True)
+
+    def at(index: Index) -> Steps:
+        yield from em.cheap(data)
+        row = (*index[:axis], *index[axis + 1 :])
+        bottom = yield total, row
+        top = yield from power(row, index[axis])
+        return em.b.cast(em.b.binary("div", top, bottom), data.dtype)
+
+    return TensorExpr(shape, data.dtype, at, 1 << 20, costly=True)
+
+
+register_compute("nn.softmax", _compute)

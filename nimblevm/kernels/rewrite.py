@@ -1,0 +1,168 @@
+"""Walks over loop IR, iterative in expressions: substitute values, visit everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from nimblevm.kernels.loop_ir import (
+    Accumulate,
+    Binary,
+    Cast,
+    CheckIndex,
+    Compare,
+    Const,
+    DimRef,
+    For,
+    If,
+    Load,
+    Local,
+    LoopVar,
+    Select,
+    SetDim,
+    SetLocal,
+    Statement,
+    Store,
+    Unary,
+    Value,
+)
+
+
+def parts(value: Value) -> tuple[Value, ...]:
+    """The operands of a value."""
+    match value:
+        case Const() | LoopVar() | Local() | DimRef():
+            return ()
+        case Load(indices=indices):
+            return indices
+        case Unary(operand=operand) | Cast(operand=operand):
+            return (operand,)
+        case Binary(lhs=lhs, rhs=rhs) | Compare(lhs=lhs, rhs=rhs):
+            return (lhs, rhs)
+        case Select(cond=cond, if_true=true, if_false=false):
+            return (cond, true, false)
+        case CheckIndex(index=index, bound=bound):
+            return (index, bound)
+    raise TypeError(f"unknown value {type(value).__name__}")
+
+
+def with_parts(value: Value, new: Sequence[Value]) -> Value:
+    """The same operation on other operands."""
+    match value:
+        case Const() | LoopVar() | Local() | DimRef():
+            return value
+        case Load(dtype=dtype, buffer=buffer):
+            return Load(dtype, buffer, tuple(new))
+        case Unary(dtype=dtype, op=op):
+            return Unary(dtype, op, new[0])
+        case Cast(dtype=dtype):
+            return Cast(dtype, new[0])
+        case Binary(dtype=dtype, op=op):
+            return Binary(dtype, op, new[0], new[1])
+        case Compare(dtype=dtype, op=op):
+            return Compare(dtype, op, new[0], new[1])
+        case Select(dtype=dtype):
+            return Select(dtype, new[0], new[1], new[2])
+        case CheckIndex(dtype=dtype, operand=operand):
+            return CheckIndex(dtype, new[0], new[1], operand)
+    raise TypeError(f"unknown value {type(value).__name__}")
+
+
+def values_of(statement: Statement) -> tuple[Value, ...]:
+    """The values that a statement itself evaluates (not those of statements inside)."""
+    match statement:
+        case For(extent=extent):
+            return (extent,)
+        case Store(indices=indices, value=value):
+            return (*indices, value)
+        case SetLocal(value=value) | Accumulate(value=value) | SetDim(value=value):
+            return (value,)
+        case If(cond=cond):
+            return (cond,)
+    raise TypeError(f"unknown statement {type(statement).__name__}")
+
+
+def blocks_of(statement: Statement) -> tuple[tuple[Statement, ...], ...]:
+    """The blocks inside a statement."""
+    match statement:
+        case For(body=body):
+            return (body,)
+        case If(then=then, otherwise=otherwise):
+            return (then, otherwise)
+        case _:
+            return ()
+
+
+def all_statements(body: Sequence[Statement]) -> Iterator[Statement]:
+    """Every statement, outer ones first."""
+    stack = list(reversed(body))
+    while stack:
+        statement = stack.pop()
+        yield statement
+        for block in reversed(blocks_of(statement)):
+            stack.extend(reversed(block))
+
+
+def all_values(roots: Sequence[Value], seen: set[Value] | None = None) -> Iterator[Value]:
+    """Every value under `roots` once, operands before users."""
+    done = set() if seen is None else seen
+    stack: list[tuple[Value, bool]] = [(root, False) for root in reversed(roots)]
+    while stack:
+        value, ready = stack.pop()
+        if value in done:
+            continue
+        if ready:
+            done.add(value)
+            yield value
+            continue
+        stack.append((value, True))
+        stack.extend((part, False) for part in reversed(parts(value)) if part not in done)
+
+
+class Rewriter:
+    """Replaces values in statements: `leaf` maps a value to its replacement or None; results are memoised."""
+
+    def __init__(self, replace: Callable[[Value], Value | None]) -> None:
+        self._replace = replace
+        self._memo: dict[Value, Value] = {}
+
+    def value(self, root: Value) -> Value:
+        for value in all_values((root,), set(self._memo)):
+            found = self._replace(value)
+            if found is None:
+                old = parts(value)
+                new = [self._memo[part] for part in old]
+                same = all(a is b for a, b in zip(old, new, strict=True))
+                found = value if same else with_parts(value, new)
+            self._memo[value] = found
+        return self._memo[root]
+
+    def block(self, body: Sequence[Statement]) -> tuple[Statement, ...]:
+        """Statements nest at most as deep as loops do (32), so this recurses."""
+        return tuple(self.statement(s) for s in body)
+
+    def statement(self, statement: Statement) -> Statement:
+        match statement:
+            case For(var=var, extent=extent, body=body, parallel=parallel):
+                new_var = self._replace(var)
+                bound = new_var if isinstance(new_var, LoopVar) else var
+                return For(bound, self.value(extent), self.block(body), parallel)
+            case Store(buffer=buffer, indices=indices, value=value):
+                return Store(buffer, tuple(map(self.value, indices)), self.value(value))
+            case SetLocal(local=local, value=value):
+                return SetLocal(self._local(local), self.value(value))
+            case Accumulate(local=local, op=op, value=value):
+                return Accumulate(self._local(local), op, self.value(value))
+            case If(cond=cond, then=then, otherwise=otherwise):
+                return If(self.value(cond), self.block(then), self.block(otherwise))
+            case SetDim(index=index, value=value):
+                return SetDim(index, self.value(value))
+        raise TypeError(f"unknown statement {type(statement).__name__}")
+
+    def _local(self, local: Local) -> Local:
+        found = self._replace(local)
+        return found if isinstance(found, Local) else local
+
+
+__all__ = [
+    "Rewriter", "all_statements", "all_values", "blocks_of", "parts", "values_of", "with_parts",
+]  # fmt: skip
