@@ -1,0 +1,628 @@
+"""The oracle: evaluates an IRModule with the operators' numpy references, iteratively and without compiler code.
+
+    Interpreter(mod).run("main", x, y)        evaluate(mod, (x, y))
+
+The module may be inferred or not. Where it is, claims of inferred types (what comes out of data types,
+references and closures) are checked too. Meaning of a shared node: it is evaluated when it is first
+needed, at most once per activation of the function that it belongs to: the innermost one around all of
+its uses.
+
+A machine with two stacks: `work` holds expressions to evaluate and continuations (function,
+arguments...), `values` the results. An activation is a Frame; a call in tail position leaves nothing of
+its caller on the stacks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from nimblevm.errors import (
+    FunctionNotFound,
+    InternalError,
+    InvalidInput,
+    MatchFailure,
+    NimbleError,
+    ShapeMismatch,
+    ValueKindError,
+)
+from nimblevm.relay import ir
+from nimblevm.relay.claims import DimScope, check, has_claims
+from nimblevm.relay.dims import Dim, DimExpr, DimVar
+from nimblevm.relay.op import Op, vm
+from nimblevm.relay.op.concrete import ConcreteContext, concrete_type
+from nimblevm.relay.sharing import shared_nodes
+from nimblevm.relay.types import (
+    HAS_DIM,
+    FuncType,
+    TensorType,
+    TupleType,
+    Type,
+    free_dims,
+    substitute,
+)
+from nimblevm.relay.values import ADTValue, Closure, RefValue, Value, describe, from_python
+
+Continuation = tuple[Any, ...]
+_MISSING = object()
+_NONE_SHARED: Mapping[ir.Expr, ir.Function] = MappingProxyType({})
+
+
+class Frame:
+    """One activation: values of variables and shared nodes, numbers of dims, the activation around it."""
+
+    __slots__ = ("dims", "function", "parent", "shared", "values")
+
+    def __init__(
+        self, function: ir.Function, parent: Frame | None, shared: Mapping[ir.Expr, ir.Function]
+    ) -> None:
+        self.function = function
+        self.parent = parent
+        self.shared = shared
+        self.values: dict[ir.Expr, Value] = {}
+        self.dims: DimScope = DimScope(parent.dims if parent is not None else None)
+
+
+class Interpreter:
+    """Evaluates functions of a module. The module must not change while this object lives."""
+
+    def __init__(self, module: ir.IRModule) -> None:
+        self._module = module
+        self._shared: dict[ir.Function, Mapping[ir.Expr, ir.Function]] = {}
+        self._relations: dict[tuple[Op, tuple[Type, ...], Any], Type] = {}
+        self._returns: dict[ir.Function, bool] = {}
+
+    def run(self, name: str, *args: Any) -> Value:
+        """Call a global function with arrays, Python scalars, tuples and ADTValues.
+
+        Raises InvalidInput (number, kind, dtype, rank or a static dim of an argument), ShapeMismatch (dims that do
+        not agree), and what the program raises: MatchFailure, IndexOutOfRange, DivisionByZero, DimOverflow.
+        """
+        if name not in self._module:
+            known = ", ".join(sorted(var.name_hint for var in self._module))
+            raise FunctionNotFound(f"the module has no function {name!r}; it has: {known}")
+        function = self._module.function(name)
+        if len(args) != len(function.params):
+            names = ", ".join(p.name_hint for p in function.params)
+            raise InvalidInput(
+                f"{name}({names}) takes {len(function.params)} arguments, got {len(args)}"
+            )
+        values = [
+            from_python(arg, param_type(param), f"{name}: parameter {param.name_hint!r}")
+            for arg, param in zip(args, function.params, strict=True)
+        ]
+        # Static dims of the arguments are the caller's fault; named ones are compared by the call itself.
+        claims = [
+            (value, type_, f"{name}: parameter {param.name_hint!r}")
+            for value, param in zip(values, function.params, strict=True)
+            if (type_ := param_type(param)) is not None
+        ]
+        check(claims, DimScope(), error=InvalidInput)
+        return Machine(self).call(Closure(function, None, name), values)
+
+    def shared_of(self, function: ir.Function) -> Mapping[ir.Expr, ir.Function]:
+        """The shared nodes of a global function, each with the function that it belongs to."""
+        found = self._shared.get(function)
+        if found is None:
+            found = self._shared[function] = shared_nodes(function)
+        return found
+
+    def checks_result(self, function: ir.Function) -> bool:
+        """Whether the written result type of a function has dims to check."""
+        found = self._returns.get(function)
+        if found is None:
+            found = self._returns[function] = has_claims(function.ret_type)
+        return found
+
+    def global_closure(self, var: ir.GlobalVar) -> Closure:
+        """A global function as a value."""
+        if var.name_hint not in self._module:
+            raise FunctionNotFound(f"the module has no function @{var.name_hint}")
+        return Closure(self._module.function(var.name_hint), None, var.name_hint)
+
+    def apply(self, op: Op, args: tuple[Value, ...], attrs: Any) -> Value:
+        """One operator on values: its demands are decided by its relation, then the reference computes."""
+        types = tuple(concrete_type(arg) for arg in args)
+        known = tuple(t for t in types if t is not None)
+        if len(known) != len(types):
+            raise ValueKindError(
+                f"{op.name}: can't compute with {', '.join(describe(a) for a in args)}"
+            )
+        key = (op, known, attrs)
+        expected = self._relations.get(key)
+        if expected is None:
+            if len(self._relations) > 4096:
+                self._relations.clear()
+            expected = self._relations[key] = op.relation(ConcreteContext(op, known), known, attrs)
+        result = op.reference(args, attrs, expected)
+        if not _agrees(result, expected):
+            raise InternalError(
+                f"{op.name}: the reference gave {describe(result)}, the relation {expected!r}"
+            )
+        return result
+
+
+def param_type(var: ir.Var) -> Type | None:
+    """The type of a variable: as written, else as inferred."""
+    return var.type_annotation if ir.is_complete(var.type_annotation) else var.checked_type
+
+
+def _agrees(value: Value, type_: Type) -> bool:
+    match type_:
+        case TensorType(shape=shape, dtype=dtype):
+            return (
+                isinstance(value, np.ndarray)
+                and value.dtype.name == dtype
+                and value.ndim == len(shape)
+                and all(
+                    isinstance(d, DimExpr) or d == n
+                    for d, n in zip(shape, value.shape, strict=True)
+                )
+            )
+        case TupleType(fields=fields):
+            return (
+                isinstance(value, tuple)
+                and len(value) == len(fields)
+                and all(_agrees(v, t) for v, t in zip(value, fields, strict=True))
+            )
+    return True
+
+
+class Machine:
+    """The state of one run."""
+
+    def __init__(self, program: Interpreter) -> None:
+        self.program = program
+        self.work: list[ir.Expr | Continuation] = []
+        self.values: list[Value] = []
+        self.frame: Frame | None = None
+
+    def call(self, function: Value, args: Sequence[Value]) -> Value:
+        """Run a function value to its end."""
+        self._call(function, tuple(args), None)
+        work = self.work
+        while work:
+            item = work.pop()
+            if isinstance(item, tuple):
+                item[0](self, *item[1:])
+            else:
+                self._evaluate(item)
+        return self.values.pop()
+
+    @property
+    def here(self) -> Frame:
+        if self.frame is None:
+            raise InternalError("the interpreter has no activation")
+        return self.frame
+
+    # --- expressions ----------------------------------------------------------------------------
+
+    def _evaluate(self, node: Any) -> None:
+        frame = self.here
+        home = frame.shared.get(node)
+        if home is not None:
+            owner = frame
+            while owner.function is not home and owner.parent is not None:
+                owner = owner.parent
+            known = owner.values.get(node, _MISSING)
+            if known is not _MISSING:
+                self.values.append(known)
+                return
+            self.work.append((Machine._store, owner, node))
+            if owner is not frame:
+                self.work.append((Machine._return, frame))
+                self.frame = owner
+        handler = _HANDLERS.get(type(node))
+        if handler is None:
+            raise InternalError(f"can't evaluate {type(node).__name__}")
+        handler(self, node)
+
+    def _store(self, frame: Frame, node: ir.Expr) -> None:
+        frame.values[node] = self.values[-1]
+
+    def _return(self, frame: Frame | None) -> None:
+        self.frame = frame
+
+    def _leaf(self, node: ir.Expr) -> None:
+        self.values.append(node)
+
+    def _constant(self, node: ir.Constant) -> None:
+        self.values.append(node.data)
+
+    def _global(self, node: ir.GlobalVar) -> None:
+        self.values.append(self.program.global_closure(node))
+
+    def _var(self, node: ir.Var) -> None:
+        frame: Frame | None = self.frame
+        while frame is not None:
+            found = frame.values.get(node, _MISSING)
+            if found is not _MISSING:
+                self.values.append(found)
+                return
+            frame = frame.parent
+        raise InvalidInput(
+            f"variable %{node.name_hint} has no value: it is not bound in the program"
+        )
+
+    def _function(self, node: ir.Function) -> None:
+        self.values.append(Closure(node, self.frame))
+
+    def _tuple(self, node: ir.Tuple) -> None:
+        self.work.append((Machine._make_tuple, len(node.fields)))
+        self.work.extend(reversed(node.fields))
+
+    def _make_tuple(self, count: int) -> None:
+        self.values.append(self._pop(count))
+
+    def _pop(self, count: int) -> tuple[Value, ...]:
+        if not count:
+            return ()
+        found = tuple(self.values[-count:])
+        del self.values[-count:]
+        return found
+
+    def _get_item(self, node: ir.TupleGetItem) -> None:
+        self.work.append((Machine._project, node))
+        self.work.append(node.tuple_value)
+
+    def _project(self, node: ir.TupleGetItem) -> None:
+        value = self.values.pop()
+        if not isinstance(value, tuple) or not 0 <= node.index < len(value):
+            raise ValueKindError(f"{place(node)}field {node.index} of {describe(value)}")
+        self.values.append(value[node.index])
+
+    def _let(self, node: ir.Let) -> None:
+        self.work.append((Machine._bind, node))
+        self.work.append(node.value)
+
+    def _bind(self, node: ir.Let) -> None:
+        value = self.values.pop()
+        type_ = param_type(node.var)
+        if type_ is not None and has_claims(type_):
+            check(((value, type_, f"{place(node)}%{node.var.name_hint}"),), self.here.dims)
+        self.here.values[node.var] = value
+        self.work.append(node.body)
+
+    def _if(self, node: ir.If) -> None:
+        self.work.append((Machine._branch, node))
+        self.work.append(node.cond)
+
+    def _branch(self, node: ir.If) -> None:
+        cond = self.values.pop()
+        if not isinstance(cond, np.ndarray) or cond.ndim or cond.dtype != np.bool_:
+            raise ValueKindError(
+                f"{place(node)}a condition must be a rank-0 bool, not {describe(cond)}"
+            )
+        self._claim_later(node)
+        self.work.append(node.true_branch if cond else node.false_branch)
+
+    def _ref_create(self, node: ir.RefCreate) -> None:
+        self.work.append((Machine._make_ref,))
+        self.work.append(node.value)
+
+    def _make_ref(self) -> None:
+        self.values.append(RefValue(self.values.pop()))
+
+    def _ref_read(self, node: ir.RefRead) -> None:
+        self.work.append((Machine._read, node))
+        self.work.append(node.ref)
+
+    def _read(self, node: ir.RefRead) -> None:
+        ref = self.values.pop()
+        if not isinstance(ref, RefValue):
+            raise ValueKindError(f"{place(node)}ref_read of {describe(ref)}")
+        self.values.append(ref.content)
+        if node.checked_type is not None:
+            self._claim(node)
+
+    def _ref_write(self, node: ir.RefWrite) -> None:
+        self.work.append((Machine._write, node))
+        self.work.append(node.value)
+        self.work.append(node.ref)
+
+    def _write(self, node: ir.RefWrite) -> None:
+        value = self.values.pop()
+        ref = self.values.pop()
+        if not isinstance(ref, RefValue):
+            raise ValueKindError(f"{place(node)}ref_write to {describe(ref)}")
+        ref.content = value
+        self.values.append(())
+
+    # --- match ----------------------------------------------------------------------------------
+
+    def _match(self, node: ir.Match) -> None:
+        self.work.append((Machine._select, node))
+        self.work.append(node.data)
+
+    def _select(self, node: ir.Match) -> None:
+        value = self.values.pop()
+        for clause in node.clauses:
+            bound = _matched(clause.lhs, value)
+            if bound is None:
+                continue
+            # The claims of one clause are about one value: variables first get their numbers, then all is compared.
+            claims = [
+                (part, type_, f"{place(node)}%{var.name_hint}")
+                for var, part in bound
+                if (type_ := param_type(var)) is not None and has_claims(type_)
+            ]
+            check(claims, self.here.dims)
+            self.here.values.update(bound)
+            self._claim_later(node)
+            self.work.append(clause.rhs)
+            return
+        raise MatchFailure(f"{place(node)}no clause matches {describe(value)}")
+
+    # --- claims ---------------------------------------------------------------------------------
+
+    def _claim_later(self, node: ir.Expr) -> None:
+        """Have the value of `node` compared with its inferred type, unless the function ends with it."""
+        if (
+            node.checked_type is not None
+            and not self._in_tail_position()
+            and has_claims(node.checked_type)
+        ):
+            self.work.append((Machine._claim, node))
+
+    def _claim(self, node: ir.Expr) -> None:
+        if node.checked_type is not None:
+            check(((self.values[-1], node.checked_type, f"{place(node)}value"),), self.here.dims)
+
+    def _in_tail_position(self) -> bool:
+        if not self.work:
+            return True
+        top = self.work[-1]
+        return isinstance(top, tuple) and top[0] in (Machine._return, Machine._return_checked)
+
+    # --- calls ----------------------------------------------------------------------------------
+
+    def _call_node(self, node: ir.Call) -> None:
+        op = node.op
+        count = len(node.args)
+        if isinstance(op, Op):
+            self.work.append((Machine._operator, node, op))
+        elif isinstance(op, ir.Constructor):
+            self.work.append((Machine._construct, op, count))
+        else:
+            self.work.append((Machine._apply, node, count))
+        self.work.extend(reversed(node.args))
+        if not isinstance(op, Op | ir.Constructor):
+            self.work.append(op)
+
+    def _construct(self, constructor: ir.Constructor, count: int) -> None:
+        self.values.append(ADTValue(constructor, self._pop(count)))
+
+    def _apply(self, node: ir.Call, count: int) -> None:
+        args = self._pop(count)
+        function = self.values.pop()
+        if not isinstance(node.op, ir.GlobalVar) or _has_dims(node.checked_type):
+            self._claim_later(node)
+        self._call(function, args, node)
+
+    def _call(self, function: Value, args: tuple[Value, ...], node: ir.Call | None) -> None:
+        match function:
+            case Closure():
+                self._enter(function, args, node)
+            case ir.Constructor():
+                self.values.append(ADTValue(function, args))
+            case Op():
+                self.values.append(self.program.apply(function, args, None))
+            case _:
+                raise ValueKindError(f"{place(node)}can't call {describe(function)}")
+
+    def _enter(self, closure: Closure, args: tuple[Value, ...], node: ir.Call | None) -> None:
+        """Push an activation. In tail position the caller's own return continuation serves the callee too."""
+        function = closure.function
+        name = closure.name or "function literal"
+        if len(args) != len(function.params):
+            raise InvalidInput(
+                f"{place(node)}{name} takes {len(function.params)} arguments, got {len(args)}"
+            )
+        parent = closure.frame
+        shared = self.program.shared_of(function) if parent is None else parent.shared
+        frame = Frame(function, parent, shared or _NONE_SHARED)
+        claims = []
+        for param, value in zip(function.params, args, strict=True):
+            frame.values[param] = value
+            type_ = param_type(param)
+            if type_ is not None and has_claims(type_):
+                claims.append(
+                    (value, type_, f"{place(node)}parameter %{param.name_hint} of @{name}")
+                )
+        for index, var in function.attrs.get("dim_params", ()):
+            frame.dims.numbers[var] = int(args[index])
+        if claims:
+            check(claims, frame.dims)
+        if self.program.checks_result(function):
+            self._expect_result(function, frame, name)
+        elif not self._in_tail_position():
+            self.work.append((Machine._return, self.frame))
+        self.frame = frame
+        self.work.append(function.body)
+
+    def _expect_result(self, function: ir.Function, frame: Frame, name: str) -> None:
+        """Push the check of the result; a tail call that promises the same as its caller needs none of its own."""
+        expected = function.ret_type
+        if expected is None:
+            return
+        if expected.flags & HAS_DIM:
+            numbers: dict[DimVar, Dim] = {}
+            for var in free_dims(expected):
+                number = frame.dims.find(var)
+                if number is not None:
+                    numbers[var] = number
+            expected = substitute(expected, dim_vars=numbers)
+        top = self.work[-1] if self.work else None
+        if (
+            isinstance(top, tuple)
+            and top[0] is Machine._return_checked
+            and top[2] is function
+            and top[3] is expected
+        ):
+            return
+        if isinstance(top, tuple) and top[0] is Machine._return:
+            # The caller's frame is not needed any more: the result goes where its result would go.
+            self.work.pop()
+            self.work.append((Machine._return_checked, top[1], function, expected, name))
+        else:
+            self.work.append((Machine._return_checked, self.frame, function, expected, name))
+
+    def _return_checked(
+        self, frame: Frame | None, function: ir.Function, expected: Type, name: str
+    ) -> None:
+        self.frame = frame
+        check(((self.values[-1], expected, f"result of @{name}"),), DimScope())
+
+    # --- operators ------------------------------------------------------------------------------
+
+    def _operator(self, node: ir.Call, op: Op) -> None:
+        args = self._pop(len(node.args))
+        try:
+            special = _SPECIAL.get(op.name)
+            if special is not None:
+                special(self, node, args)
+                return
+            result = self.program.apply(op, args, self._ground(node.attrs))
+        except NimbleError as error:
+            if node.span is not None:
+                error.add_note(f"at {node.span}, in {op.name}")
+            raise
+        self.values.append(result)
+        if _has_dims(node.checked_type) and not self._in_tail_position():
+            # Unknown sizes of results (arange, two unknowns broadcast) get their numbers here.
+            self._claim(node)
+
+    def _ground(self, attrs: Any) -> Any:
+        """Attributes with every dim expression replaced by its number."""
+        names = _dim_fields(type(attrs)) if attrs is not None else ()
+        changed = {name: self._number(getattr(attrs, name)) for name in names}
+        return dataclasses.replace(attrs, **changed) if changed else attrs
+
+    def _number(self, dim: Any) -> Any:
+        if isinstance(dim, tuple):
+            return tuple(self._number(d) for d in dim)
+        if not isinstance(dim, DimExpr):
+            return dim
+        found = self.here.dims.value(dim)
+        if found is None:
+            raise ShapeMismatch(f"dim {dim!r} has no value at this place")
+        return found
+
+    def _match_type(self, node: ir.Call, args: tuple[Value, ...]) -> None:
+        where = node.attrs.where or f"{place(node)}value"
+        check(((args[0], node.attrs.type, where),), self.here.dims)
+        self.values.append(args[0])
+
+    def _allocate(self, node: ir.Call, args: tuple[Value, ...]) -> None:
+        self.values.append(node.op.reference(args, self._ground(node.attrs), vm.STORAGE))  # type: ignore[attr-defined]
+
+    def _kill(self, node: ir.Call, args: tuple[Value, ...]) -> None:
+        self.values.append(())
+
+    def _call_kernel(self, node: ir.Call, args: tuple[Value, ...]) -> None:
+        function, inputs, outputs = args
+        self.work.append((Machine._write_outputs, outputs))
+        self._call(function, inputs, node)
+
+    def _write_outputs(self, outputs: tuple[np.ndarray[Any, Any], ...]) -> None:
+        """Copy a kernel's results into its output tensors (the one place where tensors change)."""
+        result = self.values.pop()
+        results = result if isinstance(result, tuple) else (result,)
+        if len(results) != len(outputs):
+            raise InternalError(f"a kernel gave {len(results)} tensors for {len(outputs)} outputs")
+        for value, out in zip(results, outputs, strict=True):
+            if value.shape != out.shape or value.dtype != out.dtype:
+                raise InternalError(
+                    f"a kernel gave {describe(value)} for an output {describe(out)}"
+                )
+            out[...] = value
+        self.values.append(outputs)
+
+
+def _has_dims(type_: Type | None) -> bool:
+    return type_ is not None and bool(type_.flags & HAS_DIM) and not isinstance(type_, FuncType)
+
+
+def place(node: ir.Node | None) -> str:
+    """The start of a message: where a node stands in its source."""
+    return f"{node.span}: " if node is not None and node.span is not None else ""
+
+
+def _matched(pattern: ir.Pattern, value: Value) -> list[tuple[ir.Var, Value]] | None:
+    """The bindings of a pattern that matches, else None. Iterative."""
+    bound: list[tuple[ir.Var, Value]] = []
+    stack: list[tuple[ir.Pattern, Value]] = [(pattern, value)]
+    while stack:
+        match stack.pop():
+            case (ir.PatternWildcard(), _):
+                pass
+            case (ir.PatternVar(var=var), part):
+                bound.append((var, part))
+            case (ir.PatternConstructor(constructor=wanted, patterns=patterns), part):
+                if (
+                    not isinstance(part, ADTValue)
+                    or part.constructor.belong_to is not wanted.belong_to
+                ):
+                    raise ValueKindError(
+                        f"a pattern of {wanted.belong_to.name_hint} meets {describe(part)}"
+                    )
+                if part.constructor.tag != wanted.tag:
+                    return None
+                stack.extend(reversed(list(zip(patterns, part.fields, strict=True))))
+            case (ir.PatternTuple(patterns=patterns), part):
+                if not isinstance(part, tuple) or len(part) != len(patterns):
+                    raise ValueKindError(
+                        f"a pattern of {len(patterns)} fields meets {describe(part)}"
+                    )
+                stack.extend(reversed(list(zip(patterns, part, strict=True))))
+            case (other, _):
+                raise InternalError(f"unknown pattern {type(other).__name__}")
+    return bound
+
+
+_DIM_FIELDS: dict[type, tuple[str, ...]] = {}
+
+
+def _dim_fields(attrs: type) -> tuple[str, ...]:
+    """The fields of an attribute class that may hold dim expressions."""
+    found = _DIM_FIELDS.get(attrs)
+    if found is None:
+        names = [f.name for f in dataclasses.fields(attrs) if "Dim" in str(f.type)]
+        found = _DIM_FIELDS[attrs] = tuple(names)
+    return found
+
+
+_HANDLERS: dict[type, Callable[[Machine, Any], None]] = {
+    ir.Var: Machine._var,
+    ir.Constant: Machine._constant,
+    ir.GlobalVar: Machine._global,
+    ir.Constructor: Machine._leaf,
+    Op: Machine._leaf,
+    ir.Function: Machine._function,
+    ir.Tuple: Machine._tuple,
+    ir.TupleGetItem: Machine._get_item,
+    ir.Let: Machine._let,
+    ir.If: Machine._if,
+    ir.Match: Machine._match,
+    ir.Call: Machine._call_node,
+    ir.RefCreate: Machine._ref_create,
+    ir.RefRead: Machine._ref_read,
+    ir.RefWrite: Machine._ref_write,
+}
+
+_SPECIAL: dict[str, Callable[[Machine, ir.Call, tuple[Value, ...]], None]] = {
+    vm.MATCH_TYPE.name: Machine._match_type,
+    vm.CALL_KERNEL.name: Machine._call_kernel,
+    vm.ALLOC_STORAGE.name: Machine._allocate,
+    vm.ALLOC_TENSOR.name: Machine._allocate,
+    vm.KILL.name: Machine._kill,
+}
+
+
+def evaluate(module: ir.IRModule, args: Sequence[Any] = (), name: str = "main") -> Value:
+    """The value of a global function of a module for arguments (see Interpreter.run)."""
+    return Interpreter(module).run(name, *args)

@@ -1,0 +1,210 @@
+"""The values that the interpreter computes with, and what comes in from outside.
+
+tensor          np.ndarray, rank 0 included; never changed in place
+tuple           Python tuple
+data type       ADTValue
+function        Closure (Constructor and Op nodes stand for themselves)
+reference       RefValue
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nimblevm import dtypes
+from nimblevm.errors import InvalidInput, InvalidInputType
+from nimblevm.relay.ir import Constructor, Function
+from nimblevm.relay.types import FuncType, RefType, TensorType, TupleType, Type, TypeCall
+
+if TYPE_CHECKING:
+    from nimblevm.relay.interpreter import Frame
+
+Value = Any
+
+
+@dataclass(eq=False, repr=False, slots=True)
+class ADTValue:
+    """A value built by a constructor. Compared by identity."""
+
+    constructor: Constructor
+    fields: tuple[Value, ...] = ()
+
+    def __repr__(self) -> str:
+        return text_of(self)
+
+
+@dataclass(eq=False, repr=False, slots=True)
+class Closure:
+    """A function and the activation it was made in (None for a global function, then with its name)."""
+
+    function: Function
+    frame: Frame | None
+    name: str = ""
+
+    def __repr__(self) -> str:
+        return f"<function {self.name or 'literal'}>"
+
+
+@dataclass(eq=False, repr=False, slots=True)
+class RefValue:
+    """A mutable cell."""
+
+    content: Value
+
+    def __repr__(self) -> str:
+        return "<ref>"
+
+
+def leaves(value: Value) -> Iterator[Value]:
+    """A value in prefix order: tensors as they are, an ADTValue as its constructor's name and then its fields,
+    a tuple as its length and then its fields; everything else as it is. Iterative."""
+    stack = [value]
+    while stack:
+        match stack.pop():
+            case ADTValue(constructor=constructor, fields=fields):
+                yield constructor.name_hint
+                stack.extend(reversed(fields))
+            case tuple() as fields:
+                yield len(fields)
+                stack.extend(reversed(fields))
+            case other:
+                yield other
+
+
+def text_of(value: Value, limit: int = 200) -> str:
+    """A value as readable text, cut after `limit` pieces. Iterative."""
+    pieces: list[str] = []
+    stack: list[Value | str] = [value]
+    while stack:
+        if len(pieces) >= limit:
+            return "".join(pieces) + "..."
+        match stack.pop():
+            case str() as text:
+                pieces.append(text)
+            case ADTValue(constructor=constructor, fields=fields):
+                pieces.append(constructor.name_hint)
+                if fields:
+                    stack.append(")")
+                    stack.extend(_separated(fields))
+                    stack.append("(")
+            case tuple() as fields:
+                stack.append(")")
+                stack.extend(_separated(fields))
+                stack.append("(")
+            case np.ndarray() as array:
+                pieces.append(str(array) if array.ndim == 0 else f"{array.dtype}{array.shape}")
+            case other:
+                pieces.append(repr(other))
+    return "".join(pieces)
+
+
+def _separated(fields: tuple[Value, ...]) -> list[Value | str]:
+    """Fields for a stack: last one first, commas between."""
+    out: list[Value | str] = []
+    for position, field in enumerate(reversed(fields)):
+        if position:
+            out.append(", ")
+        out.append(field)
+    return out
+
+
+def describe(value: Value) -> str:
+    """What a value is, for messages: dtype and shape, or its kind."""
+    match value:
+        case np.ndarray():
+            return f"{value.dtype} tensor of shape {value.shape}"
+        case tuple():
+            return f"tuple of {len(value)} fields"
+        case ADTValue(constructor=constructor):
+            return f"{constructor.belong_to.name_hint} value {constructor.name_hint}"
+        case Closure():
+            return "function"
+        case RefValue():
+            return "reference"
+    return type(value).__name__
+
+
+def from_python(value: Any, type_: Type | None, where: str) -> Value:
+    """A value from outside for a parameter of a type (None: unknown).
+
+    Arrays keep dtype and rank; Python scalars take the parameter's dtype (int32, float32 and bool if unknown) and must
+    be in its range; lists and tuples are tuples. Raises InvalidInputType. Iterative.
+    """
+    done: list[Value] = []
+    stack: list[tuple[Any, Type | None, bool]] = [(value, type_, False)]
+    while stack:
+        item, expected, ready = stack.pop()
+        if ready:
+            done[-item:] = [tuple(done[-item:])] if item else [()]
+        elif isinstance(item, list | tuple):
+            fields = expected.fields if isinstance(expected, TupleType) else None
+            if fields is not None and len(fields) != len(item):
+                raise InvalidInput(
+                    f"{where}: expected a tuple of {len(fields)} fields, got {len(item)}"
+                )
+            stack.append((len(item), None, True))
+            parts = fields or (None,) * len(item)
+            stack.extend((part, parts[i], False) for i, part in reversed(list(enumerate(item))))
+        elif isinstance(item, ADTValue | Closure | RefValue | Constructor):
+            done.append(item)
+        else:
+            done.append(_tensor(item, expected, where))
+    return done[0]
+
+
+def _tensor(item: Any, expected: Type | None, where: str) -> np.ndarray[Any, Any]:
+    wanted = expected.dtype if isinstance(expected, TensorType) else None
+    if isinstance(item, bool | int | float) and not isinstance(item, np.generic):
+        return _scalar(item, wanted, where)
+    array = np.asarray(item, order="C")
+    if array.dtype.name not in dtypes.BY_NAME:
+        raise InvalidInputType(f"{where}: {type(item).__name__} is no tensor (dtype {array.dtype})")
+    return array
+
+
+def _scalar(item: bool | int | float, wanted: str | None, where: str) -> np.ndarray[Any, Any]:
+    if wanted is None:
+        wanted = (
+            "bool" if isinstance(item, bool) else "int32" if isinstance(item, int) else "float32"
+        )
+    row = dtypes.dtype(wanted)
+    if row.is_bool != isinstance(item, bool) or (row.is_integer and isinstance(item, float)):
+        raise InvalidInputType(
+            f"{where}: expected {wanted}, got the Python {type(item).__name__} {item}"
+        )
+    try:
+        with np.errstate(all="ignore"):
+            made = np.asarray(np.array(item, dtype=wanted))
+    except OverflowError:
+        raise InvalidInputType(f"{where}: {item} does not fit {wanted}") from None
+    if row.is_float and math.isfinite(item) and not np.isfinite(made):
+        raise InvalidInputType(f"{where}: {item} does not fit {wanted}")
+    return made
+
+
+def fits_kind(value: Value, type_: Type) -> bool:
+    """Whether a value is of the kind, dtype and rank (not the dims) that a type asks for at its top level."""
+    match type_:
+        case TensorType(shape=shape, dtype=dtype):
+            return (
+                isinstance(value, np.ndarray)
+                and value.dtype.name == dtype
+                and value.ndim == len(shape)
+            )
+        case TupleType(fields=fields):
+            return isinstance(value, tuple) and len(value) == len(fields)
+        case TypeCall(func=func):
+            # A storage (op/vm.py) is a block of bytes.
+            if isinstance(value, np.ndarray):
+                return func.name_hint == "Storage"
+            return isinstance(value, ADTValue) and value.constructor.belong_to is func
+        case RefType():
+            return isinstance(value, RefValue)
+        case FuncType():
+            return not isinstance(value, np.ndarray | tuple | ADTValue | RefValue)
+    return True
