@@ -20,6 +20,9 @@ class NimbleError(Exception):
 class RelaySyntaxError(NimbleError, SyntaxError):
     """Relay text that does not follow the grammar; the message shows file:line:column, the line and a caret."""
 
+    def __str__(self) -> str:
+        return str(self.msg)  # SyntaxError would add file and line once more
+
 
 class RelayTypeError(NimbleError, TypeError):
     """A program that does not type-check; the message shows every span involved."""

@@ -1,0 +1,70 @@
+"""The language: Relay's nodes, types, text in both directions, and everything that knows what a program means."""
+
+from nimblevm.relay import op
+from nimblevm.relay.dims import Dim, DimExpr, DimVar
+from nimblevm.relay.ir import (
+    Call,
+    Clause,
+    Constant,
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    IRModule,
+    Let,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Span,
+    Tuple,
+    TupleGetItem,
+    TypeData,
+    Var,
+)
+from nimblevm.relay.op.registry import Op
+from nimblevm.relay.parser import SemVer, parse_expr, parse_module, parse_type
+from nimblevm.relay.printer import astext
+from nimblevm.relay.text import dim_text, type_text
+from nimblevm.relay.types import (
+    FuncType,
+    GlobalTypeVar,
+    IncompleteType,
+    RefType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeVar,
+    scalar_type,
+)
+from nimblevm.relay.visitor import (
+    ExprFunctor,
+    ExprMutator,
+    ExprVisitor,
+    post_order,
+    post_order_visit,
+    rewrite,
+)
+
+
+def Any() -> DimVar:  # noqa: N802  TVM's name
+    """A fresh unknown dim, printed `?`."""
+    return DimVar(None)
+
+
+__all__ = [
+    "Any", "Call", "Clause", "Constant", "Constructor", "Dim", "DimExpr", "DimVar", "Expr", "ExprFunctor",
+    "ExprMutator", "ExprVisitor", "FuncType", "Function", "GlobalTypeVar", "GlobalVar", "IRModule", "If",
+    "IncompleteType", "Let", "Match", "Op", "Pattern", "PatternConstructor", "PatternTuple", "PatternVar",
+    "PatternWildcard", "RefCreate", "RefRead", "RefType", "RefWrite", "SemVer", "Span", "TensorType", "Tuple",
+    "TupleGetItem", "TupleType", "Type", "TypeCall", "TypeData", "TypeVar", "Var", "astext", "dim_text", "op",
+    "parse_expr", "parse_module", "parse_type", "post_order", "post_order_visit", "rewrite", "scalar_type",
+    "type_text",
+]  # fmt: skip

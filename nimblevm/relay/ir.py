@@ -42,28 +42,40 @@ class Span:
 
 
 # relay/printer.py registers itself here, so that str(node) is Relay text without an import cycle.
-_TEXT_WRITER: list[Callable[[Any], str]] = []
+_TEXT_WRITERS: list[Callable[..., str]] = []
 
 
-def register_text_writer(writer: Callable[[Any], str]) -> None:
-    """Install the function behind `str()` of nodes, types excepted (called once, by relay/printer.py)."""
-    _TEXT_WRITER[:] = [writer]
+def register_text_writer(text: Callable[[Any], str], astext: Callable[..., str]) -> None:
+    """Install the functions behind `str(node)` and `node.astext(...)` (called once, by relay/printer.py)."""
+    _TEXT_WRITERS[:] = [text, astext]
 
 
 def _text(node: object) -> str:
-    if _TEXT_WRITER:
-        return _TEXT_WRITER[0](node)
+    if _TEXT_WRITERS:
+        return _TEXT_WRITERS[0](node)
     return f"<{type(node).__name__} at {id(node):#x}>"
 
 
-@dataclass(frozen=True, eq=False, repr=False, slots=True)
-class Node:
-    """Base of everything with a place in a source."""
+class HasText:
+    """What has Relay text: `str(x)` is the plain one."""
 
-    span: Span | None = field(default=None, kw_only=True)
+    __slots__ = ()
 
     def __repr__(self) -> str:
         return _text(self)
+
+    def astext(self, show_meta_data: bool = True, annotate: Any = None, **options: bool) -> str:
+        """Relay text with header and metadata, which relay.parse reads back; see printer.astext for options."""
+        if not _TEXT_WRITERS:
+            raise RuntimeError("import nimblevm.relay first: its printer writes the text")
+        return _TEXT_WRITERS[1](self, show_meta_data, annotate, **options)
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Node(HasText):
+    """Base of everything with a place in a source."""
+
+    span: Span | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -284,7 +296,7 @@ def is_complete(type_: Type | None) -> bool:
     return True
 
 
-class IRModule:
+class IRModule(HasText):
     """Functions and type definitions by name: a mutable mapping with TVM's methods.
 
     Passes copy it (`shallow_copy`) and never change their argument. Keys are GlobalVars; a string works too.
@@ -400,9 +412,6 @@ class IRModule:
         module = IRModule(functions, type_defs)
         module["main"] = expr if isinstance(expr, Function) else Function(free_vars(expr), expr)
         return module
-
-    def __repr__(self) -> str:
-        return _text(self)
 
 
 def children(node: Expr) -> tuple[Expr, ...]:
