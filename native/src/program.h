@@ -28,6 +28,7 @@ typedef struct nvm_function {
   uint8_t is_public, result_kind;
   uint32_t n_params;
   const nvm_param *params;
+  const uint8_t *kinds; /* of the parameters: 0 object, 1 int register */
   uint32_t n_int_params, n_obj_params;
   uint32_t result_type;
   uint32_t n_ints, n_objs;
@@ -94,8 +95,9 @@ struct nvm_program {
   const char *const *sources;
   const char *const *devices;
   const nvm_section *sections;
+  const uint32_t *by_name;     /* indices of the functions in the order of their names */
   const char *const *producer; /* key, value, key, value, ..., NULL */
-  const char *warning;
+  const char *warning;         /* why machine code is not used, "" if it is or there is none */
   void *mapping; /* munmap'ed at release, or NULL */
   size_t mapping_size;
   struct nvm_native_code *native; /* native_code.c */

@@ -1,0 +1,388 @@
+/* Loads a program: fixed header, digests, layout of the file; program_tables.c reads the header's
+ * tables, verify.c the code. Whatever the bytes are, the answer is a program or a typed error, in
+ * time and memory linear in the file's size.
+ */
+#include "program.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kernel_ir.h"
+#include "native_code.h"
+#include "program_tables.h"
+#include "sha256.h"
+#include "verify.h"
+
+enum { FIXED_HEADER = 96, SEALED = 64, ALIGNMENT = 64 };
+
+static const uint8_t magic[8] = {0x89, 'N', 'V', 'M', '\r', '\n', 0x1a, '\n'};
+
+static _Thread_local int32_t load_stage;
+
+/* Where the bytes come from: a file, or memory if fd < 0. */
+typedef struct input {
+  int fd;
+  const uint8_t *memory;
+  uint64_t size;
+  uint32_t flags;
+} input;
+
+static nvm_status invalid(const char *text) { return nvm_fail(NVM_INVALID_EXECUTABLE, "%s", text); }
+
+static uint64_t little(const uint8_t *bytes, uint32_t count) {
+  uint64_t value = 0;
+  for (uint32_t i = 0; i < count; i++) value |= (uint64_t)bytes[i] << (8 * i);
+  return value;
+}
+
+/* Copy bytes that are known to lie inside. */
+static nvm_status read_input(const input *in, uint64_t offset, size_t size, void *to) {
+  if (in->fd < 0) {
+    if (size > 0) memcpy(to, in->memory + offset, size);
+    return NVM_OK;
+  }
+  for (char *at = to; size > 0;) {
+    ssize_t got = pread(in->fd, at, size, (off_t)offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return nvm_fail(NVM_FILE_ERROR, "reading failed: %s", strerror(errno));
+    if (got == 0) return invalid("the file became shorter while it was read");
+    at += got;
+    offset += (uint64_t)got;
+    size -= (size_t)got;
+  }
+  return NVM_OK;
+}
+
+static nvm_status check_digest(const void *data, size_t size, const uint8_t *expected,
+                               const char *what, uint32_t index) {
+  uint8_t got[32];
+  nvm_sha256(data, size, got);
+  if (memcmp(got, expected, sizeof got) != 0) {
+    return nvm_fail(NVM_INVALID_EXECUTABLE,
+                    "%s %u: SHA-256 is %02x%02x%02x%02x..., expected %02x%02x%02x%02x...", what,
+                    index, got[0], got[1], got[2], got[3], expected[0], expected[1], expected[2],
+                    expected[3]);
+  }
+  return NVM_OK;
+}
+
+static nvm_status check_padding(const input *in, uint64_t offset, uint64_t end) {
+  uint8_t bytes[ALIGNMENT];
+  NVM_TRY(read_input(in, offset, (size_t)(end - offset), bytes));
+  for (uint64_t i = 0; i < end - offset; i++) {
+    if (bytes[i] != 0) {
+      return nvm_fail(NVM_INVALID_EXECUTABLE, "byte %llu: padding must be zero, got %u",
+                      (unsigned long long)(offset + i), bytes[i]);
+    }
+  }
+  return NVM_OK;
+}
+
+/* --- header
+ * ------------------------------------------------------------------------------------------- */
+
+/* Check the fixed header; returns the msgpack header (private, digest checked) and where sections
+ * start. */
+static nvm_status read_header(const input *in, nvm_arena *arena, const uint8_t **out_header,
+                              size_t *out_size, uint64_t *out_first) {
+  uint8_t fixed[FIXED_HEADER];
+  if (in->size < FIXED_HEADER) {
+    return nvm_fail(NVM_INVALID_EXECUTABLE, "fixed header: expected %d bytes, the file has %llu",
+                    FIXED_HEADER, (unsigned long long)in->size);
+  }
+  NVM_TRY(read_input(in, 0, sizeof fixed, fixed));
+  if (memcmp(fixed, magic, sizeof magic) != 0) {
+    return invalid("fixed header: no nimblevm executable (the magic number is another)");
+  }
+  uint32_t version = (uint32_t)little(fixed + 8, 4);
+  if (version != nvm_format_version()) {
+    return nvm_fail(NVM_UNSUPPORTED_VERSION,
+                    "fixed header: the file has format version %u, this runtime reads version %u",
+                    version, nvm_format_version());
+  }
+  NVM_TRY(check_digest(fixed, SEALED, fixed + SEALED, "fixed header, bytes 0 to", SEALED - 1));
+  uint64_t flags = little(fixed + 12, 4);
+  uint64_t header_size = little(fixed + 16, 8), file_size = little(fixed + 24, 8);
+  if (flags != 0) {
+    return nvm_fail(NVM_INVALID_EXECUTABLE, "fixed header: flags %llu, expected 0",
+                    (unsigned long long)flags);
+  }
+  if (file_size != in->size) {
+    return nvm_fail(NVM_INVALID_EXECUTABLE, "fixed header: file_size is %llu, the file has %llu",
+                    (unsigned long long)file_size, (unsigned long long)in->size);
+  }
+  if (header_size > in->size - FIXED_HEADER) {
+    return nvm_fail(NVM_INVALID_EXECUTABLE, "fixed header: header_size %llu goes beyond the file",
+                    (unsigned long long)header_size);
+  }
+  void *header = NULL;
+  NVM_TRY(nvm_arena_alloc(arena, (size_t)header_size, ALIGNMENT, &header));
+  NVM_TRY(read_input(in, FIXED_HEADER, (size_t)header_size, header));
+  NVM_TRY(
+      check_digest(header, (size_t)header_size, fixed + 32, "msgpack header, version", version));
+  uint64_t end = FIXED_HEADER + header_size,
+           first = (end + ALIGNMENT - 1) & ~(uint64_t)(ALIGNMENT - 1);
+  if (first > in->size) return invalid("the file ends inside the padding of its header");
+  NVM_TRY(check_padding(in, end, first));
+  *out_header = header;
+  *out_size = (size_t)header_size;
+  *out_first = first;
+  return NVM_OK;
+}
+
+/* --- sections
+ * ------------------------------------------------------------------------------------------- */
+
+/* Constants stay where they are if they can: mapped from a file, borrowed from memory. */
+static nvm_status place_constants(const input *in, nvm_loader *loader, uint64_t offset, size_t size,
+                                  const uint8_t **out_data) {
+  nvm_program *p = loader->program;
+  if (in->fd < 0 && (in->flags & NVM_LOAD_BORROW) != 0 &&
+      (uintptr_t)(in->memory + offset) % ALIGNMENT == 0) {
+    *out_data = in->memory + offset;
+    return NVM_OK;
+  }
+  if (in->fd >= 0 && (in->flags & NVM_LOAD_COPY) == 0 && size > 0) {
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), start = offset / page * page;
+    size_t length = (size_t)(offset - start) + size;
+    void *mapping = mmap(NULL, length, PROT_READ, MAP_PRIVATE, in->fd, (off_t)start);
+    if (mapping == MAP_FAILED) {
+      return nvm_fail(NVM_FILE_ERROR, "mapping the constants failed: %s", strerror(errno));
+    }
+    p->mapping = mapping;
+    p->mapping_size = length;
+    *out_data = (const uint8_t *)mapping + (offset - start);
+    return NVM_OK;
+  }
+  void *copy = NULL;
+  NVM_TRY(nvm_arena_alloc(loader->arena, size, ALIGNMENT, &copy));
+  NVM_TRY(read_input(in, offset, size, copy));
+  *out_data = copy;
+  return NVM_OK;
+}
+
+static nvm_status read_section_data(const input *in, nvm_loader *loader, uint32_t index,
+                                    uint64_t offset) {
+  nvm_section *section = &loader->sections[index];
+  if (section->kind == NVM_SECTION_CONSTANTS) {
+    NVM_TRY(place_constants(in, loader, offset, section->size, &section->data));
+    if ((in->flags & NVM_LOAD_VERIFY_FULL) == 0) return NVM_OK;
+  } else {
+    void *copy = NULL;
+    NVM_TRY(nvm_arena_alloc(loader->arena, section->size, ALIGNMENT, &copy));
+    NVM_TRY(read_input(in, offset, section->size, copy));
+    section->data = copy;
+  }
+  return check_digest(section->data, section->size, loader->section_rows[index].digest, "section",
+                      index);
+}
+
+/* Sections follow each other, padded to 64, and fill the file. */
+static nvm_status read_sections(const input *in, nvm_loader *loader, uint64_t first) {
+  uint64_t end = 0, room = in->size - first;
+  for (uint32_t i = 0; i < loader->program->n_sections; i++) {
+    const nvm_section_row *row = &loader->section_rows[i];
+    uint64_t expected = (end + ALIGNMENT - 1) & ~(uint64_t)(ALIGNMENT - 1);
+    if (row->offset != expected || expected > room || row->size > room - expected) {
+      return nvm_fail(NVM_INVALID_EXECUTABLE,
+                      "section %u: bytes %llu + %llu, expected them at %llu and within %llu", i,
+                      (unsigned long long)row->offset, (unsigned long long)row->size,
+                      (unsigned long long)expected, (unsigned long long)room);
+    }
+    NVM_TRY(check_padding(in, first + end, first + expected));
+    NVM_TRY(read_section_data(in, loader, i, first + expected));
+    end = expected + row->size;
+  }
+  if (end != room) {
+    return nvm_fail(NVM_INVALID_EXECUTABLE, "%llu bytes behind the last section",
+                    (unsigned long long)(room - end));
+  }
+  return NVM_OK;
+}
+
+/* Turn offsets into pointers. Big-endian hosts would need swapped copies; they are not supported.
+ */
+static nvm_status place_tables(nvm_loader *loader) {
+  nvm_program *p = loader->program;
+  const uint8_t *code = loader->sections[NVM_SECTION_BYTECODE].data;
+  const uint8_t *constants = loader->sections[NVM_SECTION_CONSTANTS].data;
+  const uint8_t *ir = loader->sections[NVM_SECTION_KERNEL_IR].data;
+  for (uint32_t i = 0; i < p->n_functions; i++) {
+    loader->functions[i].code =
+        (const uint32_t *)(const void *)(code + 4 * (size_t)loader->code_first[i]);
+  }
+  for (uint32_t i = 0; i < p->n_constants; i++) {
+    /* nvm_tensor has no const view; NVM_FLAG_READONLY guards the mapping. */
+    loader->constants[i]->data = (char *)(uintptr_t)(constants + loader->constant_offsets[i]);
+  }
+  uint64_t end = 0;
+  for (uint32_t i = 0; i < p->n_kernels; i++) {
+    if (p->kernels[i].kind != 0) continue;
+    for (; end < loader->kernel_rows[i].ir_offset; end++) {
+      if (ir[end] != 0) return invalid("kernel IR section: padding must be zero");
+    }
+    end = loader->kernel_rows[i].ir_offset + loader->kernel_rows[i].ir_size;
+  }
+  return NVM_OK;
+}
+
+/* --- kernels
+ * -------------------------------------------------------------------------------------------- */
+
+static nvm_status bind_kernels(nvm_loader *loader) {
+  const uint8_t *ir = loader->sections[NVM_SECTION_KERNEL_IR].data;
+  for (uint32_t i = 0; i < loader->program->n_kernels; i++) {
+    nvm_kernel *kernel = &loader->kernels[i];
+    const nvm_kernel_row *row = &loader->kernel_rows[i];
+    if (kernel->kind == 2) {
+      return nvm_fail(NVM_INVALID_EXECUTABLE, "kernel %s: this runtime has no external backends",
+                      kernel->name);
+    }
+    if (kernel->kind == 1) {
+      NVM_TRY(nvm_verify_c_kernel(kernel, &kernel->fn));
+      continue;
+    }
+    nvm_kernel_ir *parsed = NULL;
+    nvm_status status =
+        nvm_kernel_ir_parse(ir + row->ir_offset, (size_t)row->ir_size, &kernel->signature, &parsed);
+    if (status != NVM_OK) {
+      char text[1024];
+      snprintf(text, sizeof text, "%s", nvm_last_error()->message);
+      return nvm_fail(status, "kernel %s: %s", kernel->name, text);
+    }
+    kernel->ir = parsed;
+  }
+  return NVM_OK;
+}
+
+/* Use the first native section that fits. Failing to is a warning: the IR runs everywhere. */
+static nvm_status bind_native(nvm_loader *loader, uint32_t flags) {
+  nvm_program *p = loader->program;
+  char why[512] = "";
+  int64_t needed = 0;
+  p->warning = "";
+  for (uint32_t i = 0; i < p->n_kernels; i++) {
+    if (loader->kernel_rows[i].native >= needed) needed = loader->kernel_rows[i].native + 1;
+  }
+  if ((flags & NVM_LOAD_NO_NATIVE) != 0 || needed == 0) return NVM_OK;
+  for (uint32_t i = 0; i < p->n_sections && p->native == NULL; i++) {
+    const nvm_section *section = &p->sections[i];
+    const nvm_kernel_table *table = NULL;
+    if (section->kind != NVM_SECTION_NATIVE) continue;
+    char misfit[256];
+    if (!nvm_native_target_fits(section->target, misfit, sizeof misfit)) {
+      if (why[0] == 0) snprintf(why, sizeof why, "machine code not used: %s", misfit);
+      continue;
+    }
+    if (nvm_native_code_load(section->data, section->size, (uint32_t)needed, &p->native, &table) !=
+        NVM_OK) {
+      snprintf(why, sizeof why, "%s", nvm_last_error()->message);
+      continue;
+    }
+    for (uint32_t k = 0; k < p->n_kernels; k++) {
+      int64_t native = loader->kernel_rows[k].native;
+      if (native >= 0) loader->kernels[k].fn = table->functions[native];
+    }
+  }
+  nvm_error_clear();
+  if (p->native != NULL) return NVM_OK;
+  if (why[0] == 0) snprintf(why, sizeof why, "machine code not used: the file has none");
+  return nvm_arena_string(loader->arena, why, strlen(why), &p->warning);
+}
+
+/* --- loading
+ * --------------------------------------------------------------------------------------------- */
+
+static void destroy(nvm_program *program) {
+  for (uint32_t i = 0; i < program->n_kernels; i++) {
+    nvm_kernel_ir_free((nvm_kernel_ir *)(uintptr_t)program->kernels[i].ir);
+  }
+  nvm_native_code_free(program->native);
+  if (program->mapping != NULL) munmap(program->mapping, program->mapping_size);
+  nvm_arena_destroy(program->arena);
+  free(program);
+}
+
+static nvm_status load_into(const input *in, nvm_loader *loader) {
+  const uint8_t *header = NULL;
+  size_t size = 0;
+  uint64_t first = 0;
+  NVM_TRY(read_header(in, loader->arena, &header, &size, &first));
+  NVM_TRY(nvm_read_tables(loader, header, size));
+  NVM_TRY(read_sections(in, loader, first));
+  NVM_TRY(place_tables(loader));
+  load_stage = 1;
+  NVM_TRY(bind_kernels(loader));
+  NVM_TRY(nvm_verify_program(loader->program));
+  load_stage = 2;
+  return bind_native(loader, in->flags);
+}
+
+static nvm_status load(const input *in, nvm_program **out_program) {
+  load_stage = 0;
+  *out_program = NULL;
+  nvm_program *program = calloc(1, sizeof *program);
+  if (program == NULL) return nvm_fail(NVM_OUT_OF_MEMORY, "no memory for a program");
+  program->flags = in->flags;
+  atomic_init(&program->refcount, 1);
+  nvm_loader loader = {.program = program};
+  nvm_status status = nvm_arena_create(&program->arena);
+  loader.arena = program->arena;
+  if (status == NVM_OK) status = load_into(in, &loader);
+  if (status != NVM_OK) {
+    destroy(program);
+    return status;
+  }
+  *out_program = program;
+  return NVM_OK;
+}
+
+NVM_EXPORT nvm_status nvm_program_load(const void *data, size_t size, uint32_t flags,
+                                       nvm_program **out_program) {
+  input in = {.fd = -1, .memory = data, .size = size, .flags = flags};
+  return load(&in, out_program);
+}
+
+NVM_EXPORT nvm_status nvm_program_open(const char *path, uint32_t flags,
+                                       nvm_program **out_program) {
+  *out_program = NULL;
+  load_stage = 0;
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  struct stat info;
+  if (fd < 0 || fstat(fd, &info) != 0) {
+    int error = errno;
+    if (fd >= 0) close(fd);
+    return nvm_fail(NVM_FILE_ERROR, "%s: %s", path, strerror(error));
+  }
+  if (!S_ISREG(info.st_mode)) {
+    close(fd);
+    return nvm_fail(NVM_FILE_ERROR, "%s: expected a regular file", path);
+  }
+  input in = {
+      .fd = fd, .size = (uint64_t)info.st_size, .flags = flags & ~(uint32_t)NVM_LOAD_BORROW};
+  nvm_status status = load(&in, out_program);
+  close(fd);
+  if (status != NVM_OK) {
+    char text[1024];
+    snprintf(text, sizeof text, "%s", nvm_last_error()->message);
+    return nvm_fail(status, "%s: %s", path, text);
+  }
+  return NVM_OK;
+}
+
+NVM_EXPORT void nvm_program_retain(nvm_program *program) {
+  atomic_fetch_add_explicit(&program->refcount, 1, memory_order_relaxed);
+}
+
+NVM_EXPORT void nvm_program_release(nvm_program *program) {
+  if (program == NULL) return;
+  if (atomic_fetch_sub_explicit(&program->refcount, 1, memory_order_acq_rel) == 1) destroy(program);
+}
+
+NVM_EXPORT int32_t nvm_load_stage(void) { return load_stage; }

@@ -1,0 +1,200 @@
+/* What a loaded program says about itself: the getters of nvm_api.h. Indices out of range give NULL
+ * or 0. */
+#include <string.h>
+
+#include "program.h"
+#include "program_tables.h"
+#include "status.h"
+
+NVM_EXPORT uint32_t nvm_program_function_count(const nvm_program *program) {
+  return program->n_functions;
+}
+
+NVM_EXPORT nvm_status nvm_program_function(const nvm_program *program, uint32_t index,
+                                           nvm_function_info *out_info) {
+  if (index >= program->n_functions) {
+    return nvm_fail(NVM_FUNCTION_NOT_FOUND, "there is no function %u, the program has %u", index,
+                    program->n_functions);
+  }
+  const nvm_function *f = &program->functions[index];
+  *out_info = (nvm_function_info){.name = f->name,
+                                  .is_public = f->is_public,
+                                  .n_params = f->n_params,
+                                  .result_type = f->result_type,
+                                  .n_ints = f->n_ints,
+                                  .n_objs = f->n_objs,
+                                  .n_dims = f->n_dims,
+                                  .n_checked = f->n_checked,
+                                  .code = f->code,
+                                  .n_words = f->n_words,
+                                  .kinds = f->kinds,
+                                  .result_kind = f->result_kind};
+  return NVM_OK;
+}
+
+NVM_EXPORT nvm_status nvm_program_find(const nvm_program *program, const char *name,
+                                       uint32_t *out_index) {
+  uint32_t low = 0, high = program->n_functions;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    int order = strcmp(program->functions[program->by_name[middle]].name, name);
+    if (order == 0) {
+      *out_index = program->by_name[middle];
+      return NVM_OK;
+    }
+    if (order < 0) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return nvm_fail(NVM_FUNCTION_NOT_FOUND, "there is no function @%s", name);
+}
+
+NVM_EXPORT nvm_status nvm_program_param(const nvm_program *program, uint32_t function,
+                                        uint32_t index, nvm_param_info *out_info) {
+  if (function >= program->n_functions || index >= program->functions[function].n_params) {
+    return nvm_fail(NVM_INVALID_INPUT, "function %u has no parameter %u", function, index);
+  }
+  const nvm_param *param = &program->functions[function].params[index];
+  *out_info = (nvm_param_info){.name = param->name, .type = param->type};
+  return NVM_OK;
+}
+
+NVM_EXPORT const char *nvm_program_dim(const nvm_program *program, uint32_t function, uint32_t slot,
+                                       int32_t *out_param) {
+  if (function >= program->n_functions || slot >= program->functions[function].n_dims) return NULL;
+  const nvm_dim_slot *dim = &program->functions[function].dims[slot];
+  *out_param = dim->param;
+  return dim->name;
+}
+
+NVM_EXPORT const char *nvm_program_checked(const nvm_program *program, uint32_t function,
+                                           uint32_t index) {
+  if (function >= program->n_functions || index >= program->functions[function].n_checked) {
+    return NULL;
+  }
+  return program->functions[function].checked[index];
+}
+
+NVM_EXPORT int32_t nvm_program_span(const nvm_program *program, uint32_t function, uint32_t pc,
+                                    const char **out_source, uint32_t *out_line,
+                                    uint32_t *out_column) {
+  *out_source = "";
+  *out_line = *out_column = 0;
+  if (function >= program->n_functions) return 0;
+  const nvm_function *f = &program->functions[function];
+  const uint8_t *at = f->spans, *end = at + f->n_span_bytes;
+  uint64_t start = 0;
+  uint32_t words = 0, source = 0, line = 0, column = 0, found = 0;
+  while (at != end && nvm_read_varint(&at, end, &words) && nvm_read_varint(&at, end, &source) &&
+         nvm_read_varint(&at, end, &line) && nvm_read_varint(&at, end, &column)) {
+    start += words;
+    if (start > pc) break;
+    found = source;
+    *out_line = line;
+    *out_column = column;
+  }
+  if (found == 0) {
+    *out_line = *out_column = 0;
+    return 0;
+  }
+  *out_source = program->sources[found - 1];
+  return 1;
+}
+
+NVM_EXPORT uint32_t nvm_program_type_count(const nvm_program *program) { return program->n_types; }
+
+NVM_EXPORT const int64_t *nvm_program_type(const nvm_program *program, uint32_t index,
+                                           size_t *out_words) {
+  *out_words = 0;
+  if (index >= program->n_types) return NULL;
+  *out_words = program->types[index].n_words;
+  return program->types[index].words;
+}
+
+NVM_EXPORT uint32_t nvm_program_adt_count(const nvm_program *program) { return program->n_adts; }
+
+NVM_EXPORT const char *nvm_program_adt(const nvm_program *program, uint32_t index,
+                                       uint32_t *out_n_params, uint32_t *out_first,
+                                       uint32_t *out_count) {
+  if (index >= program->n_adts) return NULL;
+  const nvm_adt_def *adt = &program->adts[index];
+  *out_n_params = adt->n_type_params;
+  *out_first = adt->first;
+  *out_count = adt->count;
+  return adt->name;
+}
+
+NVM_EXPORT uint32_t nvm_program_constructor_count(const nvm_program *program) {
+  return program->n_ctors;
+}
+
+NVM_EXPORT const char *nvm_program_constructor(const nvm_program *program, uint32_t index,
+                                               int32_t *out_adt, uint32_t *out_tag,
+                                               uint32_t *out_n_fields,
+                                               const uint32_t **out_field_types) {
+  if (index >= program->n_ctors) return NULL;
+  const nvm_ctor *ctor = &program->ctors[index];
+  *out_adt = ctor->adt;
+  *out_tag = ctor->tag;
+  *out_n_fields = ctor->n_fields;
+  *out_field_types = ctor->field_types;
+  return ctor->name;
+}
+
+NVM_EXPORT uint32_t nvm_program_constant_count(const nvm_program *program) {
+  return program->n_constants;
+}
+
+NVM_EXPORT const void *nvm_program_constant(const nvm_program *program, uint32_t index,
+                                            int32_t *out_dtype, uint32_t *out_rank,
+                                            const int64_t **out_dims) {
+  if (index >= program->n_constants) return NULL;
+  const nvm_tensor *tensor = program->constants[index];
+  *out_dtype = tensor->header.extra;
+  *out_rank = tensor->rank;
+  *out_dims = tensor->dims;
+  return tensor->data;
+}
+
+NVM_EXPORT uint32_t nvm_program_kernel_count(const nvm_program *program) {
+  return program->n_kernels;
+}
+
+NVM_EXPORT const char *nvm_program_kernel(const nvm_program *program, uint32_t index,
+                                          int32_t *out_kind, int32_t *out_native) {
+  if (index >= program->n_kernels) return NULL;
+  const nvm_kernel *kernel = &program->kernels[index];
+  *out_kind = kernel->kind;
+  *out_native = kernel->kind == 0 && kernel->fn != NULL;
+  return kernel->name;
+}
+
+NVM_EXPORT const char *nvm_program_note(const nvm_program *program, uint32_t index) {
+  return index < program->n_notes ? program->notes[index].text : NULL;
+}
+
+NVM_EXPORT uint32_t nvm_program_section_count(const nvm_program *program) {
+  return program->n_sections;
+}
+
+NVM_EXPORT const void *nvm_program_section(const nvm_program *program, uint32_t index,
+                                           int32_t *out_kind, const char **out_target,
+                                           size_t *out_size) {
+  if (index >= program->n_sections) return NULL;
+  const nvm_section *section = &program->sections[index];
+  *out_kind = section->kind;
+  *out_target = section->target;
+  *out_size = section->size;
+  return section->data;
+}
+
+NVM_EXPORT const char *nvm_program_producer(const nvm_program *program, const char *key) {
+  for (const char *const *at = program->producer; at[0] != NULL; at += 2) {
+    if (strcmp(at[0], key) == 0) return at[1];
+  }
+  return NULL;
+}
+
+NVM_EXPORT const char *nvm_program_warning(const nvm_program *program) { return program->warning; }

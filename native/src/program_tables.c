@@ -1,0 +1,667 @@
+#include "program_tables.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "generated/nvm_dtype.h"
+
+/* Allocate `count` items for a table. The count came from nvm_mp_array, so the header justifies it.
+ */
+#define TABLE(loader, count, pointer)                                               \
+  do {                                                                              \
+    void *table_ = NULL;                                                            \
+    NVM_TRY(nvm_arena_array((loader)->arena, (count), sizeof *(pointer), &table_)); \
+    (pointer) = table_;                                                             \
+  } while (0)
+
+nvm_status nvm_read_string(nvm_loader *loader, const char *what, const char **out_text) {
+  const char *text = NULL;
+  size_t length = 0;
+  NVM_TRY(nvm_mp_str(&loader->mp, what, &text, &length));
+  return nvm_arena_string(loader->arena, text, length, out_text);
+}
+
+nvm_status nvm_read_ints(nvm_loader *loader, const char *what, int64_t low, int64_t high,
+                         const int64_t **out_words, uint32_t *out_count) {
+  uint32_t count = 0;
+  int64_t *words = NULL;
+  NVM_TRY(nvm_mp_array(&loader->mp, what, 1, &count));
+  TABLE(loader, count, words);
+  for (uint32_t i = 0; i < count; i++) {
+    NVM_TRY(nvm_mp_int(&loader->mp, what, low, high, &words[i]));
+  }
+  *out_words = words;
+  *out_count = count;
+  return NVM_OK;
+}
+
+nvm_status nvm_check_dim_program(const nvm_mp *mp, const int64_t *words, uint32_t n_words,
+                                 uint32_t n_refs, uint32_t *out_words) {
+  uint32_t depth = 0;
+  for (uint32_t i = 0; i < n_words && i < NVM_MAX_EXPR_WORDS; i++) {
+    int64_t op = words[i];
+    if (op == NVM_DIM_END) {
+      if (depth != 1) return nvm_mp_fail(mp, "size program leaves %u values, expected 1", depth);
+      *out_words = i + 1;
+      return NVM_OK;
+    }
+    if (op == NVM_DIM_CONST || op == NVM_DIM_REF) {
+      if (++i == n_words) break;
+      if (op == NVM_DIM_REF && (words[i] < 0 || words[i] >= n_refs)) {
+        return nvm_mp_fail(mp, "size program refers to dim %lld of %u", (long long)words[i],
+                           n_refs);
+      }
+      if (++depth > NVM_MAX_EXPR_DEPTH) {
+        return nvm_mp_fail(mp, "size program needs a stack deeper than %d", NVM_MAX_EXPR_DEPTH);
+      }
+    } else if (op > NVM_DIM_REF && op < NVM_DIM_END) {
+      if (depth < 2) return nvm_mp_fail(mp, "size program lacks an operand at word %u", i);
+      depth--;
+    } else {
+      return nvm_mp_fail(mp, "size program: unknown word %lld", (long long)op);
+    }
+  }
+  return nvm_mp_fail(mp, "size program does not end within %d words", NVM_MAX_EXPR_WORDS);
+}
+
+static void at_row(nvm_loader *loader, const char *table, uint32_t row) {
+  loader->mp.table = table;
+  loader->mp.row = row;
+}
+
+/* --- producer, sections, devices -----------------------------------------------------------------
+ */
+
+static nvm_status read_producer(nvm_loader *loader) {
+  uint32_t count = 0;
+  const char **producer = NULL;
+  NVM_TRY(nvm_mp_map(&loader->mp, "producer", &count));
+  TABLE(loader, 2 * (size_t)count + 1, producer);
+  for (uint32_t i = 0; i < 2 * count; i++) {
+    NVM_TRY(nvm_read_string(loader, "producer", &producer[i]));
+  }
+  loader->program->producer = producer;
+  return NVM_OK;
+}
+
+static nvm_status read_section(nvm_loader *loader, uint32_t i) {
+  nvm_mp *mp = &loader->mp;
+  uint32_t kind = 0;
+  int64_t offset = 0, size = 0;
+  size_t digest_size = 0;
+  NVM_TRY(nvm_mp_tuple(mp, "section", 5));
+  NVM_TRY(nvm_mp_u32(mp, "kind", NVM_SECTION_LAST, &kind));
+  NVM_TRY(nvm_mp_int(mp, "offset", 0, INT64_MAX, &offset));
+  NVM_TRY(nvm_mp_int(mp, "size", 0, INT64_MAX, &size));
+  NVM_TRY(nvm_mp_bin(mp, "digest", &loader->section_rows[i].digest, &digest_size));
+  NVM_TRY(nvm_read_string(loader, "target", &loader->sections[i].target));
+  if (digest_size != 32) return nvm_mp_fail(mp, "digest: expected 32 bytes, got %zu", digest_size);
+  if (i < 3 ? kind != i : kind < 3) {
+    return nvm_mp_fail(mp, "kind %u: sections 0, 1, 2 are bytecode, constants, kernel IR", kind);
+  }
+  loader->sections[i].kind = (uint8_t)kind;
+  loader->sections[i].size = (size_t)size;
+  loader->section_rows[i].offset = (uint64_t)offset;
+  loader->section_rows[i].size = (uint64_t)size;
+  return NVM_OK;
+}
+
+static nvm_status read_sections(nvm_loader *loader) {
+  uint32_t count = 0;
+  NVM_TRY(nvm_mp_array(&loader->mp, "sections", 39, &count));
+  if (count < 3) return nvm_mp_fail(&loader->mp, "expected at least 3 sections, got %u", count);
+  TABLE(loader, count, loader->sections);
+  TABLE(loader, count, loader->section_rows);
+  for (uint32_t i = 0; i < count; i++) {
+    at_row(loader, "sections", i);
+    NVM_TRY(read_section(loader, i));
+  }
+  loader->program->sections = loader->sections;
+  loader->program->n_sections = count;
+  return NVM_OK;
+}
+
+static nvm_status read_names(nvm_loader *loader, const char *what, const char *const **out_names,
+                             uint32_t *out_count) {
+  uint32_t count = 0;
+  const char **names = NULL;
+  NVM_TRY(nvm_mp_array(&loader->mp, what, 1, &count));
+  TABLE(loader, count, names);
+  for (uint32_t i = 0; i < count; i++) {
+    at_row(loader, what, i);
+    NVM_TRY(nvm_read_string(loader, "name", &names[i]));
+  }
+  *out_names = names;
+  *out_count = count;
+  return NVM_OK;
+}
+
+static nvm_status read_devices(nvm_loader *loader) {
+  nvm_program *p = loader->program;
+  NVM_TRY(read_names(loader, "devices", &p->devices, &p->n_devices));
+  if (p->n_devices < 1 || p->n_devices > NVM_MAX_DEVICES || strcmp(p->devices[0], "cpu") != 0) {
+    return nvm_mp_fail(&loader->mp, "expected 1 .. %d devices, the first \"cpu\"", NVM_MAX_DEVICES);
+  }
+  return NVM_OK;
+}
+
+/* --- types, ADTs, constructors
+ * -------------------------------------------------------------------- */
+
+enum { TYPE_TENSOR, TYPE_TUPLE, TYPE_ADT, TYPE_FUNC, TYPE_REF, TYPE_VAR };
+
+static nvm_status check_tensor_type(nvm_loader *loader, const nvm_type *type, uint32_t *out_slots) {
+  const nvm_mp *mp = &loader->mp;
+  if (type->n_words < 2 || type->n_words > 2 + NVM_MAX_RANK || type->words[1] < 0 ||
+      type->words[1] >= NVM_DTYPE_COUNT) {
+    return nvm_mp_fail(mp, "tensor type: expected a dtype and at most %d dims", NVM_MAX_RANK);
+  }
+  for (uint32_t i = 2; i < type->n_words; i++) {
+    int64_t dim = type->words[i];
+    if (dim < -1 - NVM_MAX_TYPE_INDEX) return nvm_mp_fail(mp, "dim %lld", (long long)dim);
+    uint32_t slots = dim <= -2 ? (uint32_t)(-1 - dim) : 0;
+    if (slots > *out_slots) *out_slots = slots;
+  }
+  return NVM_OK;
+}
+
+static nvm_status check_type(nvm_loader *loader, uint32_t index, const nvm_type *type) {
+  const nvm_mp *mp = &loader->mp;
+  uint32_t *slots = &loader->type_slots[index], *vars = &loader->type_vars[index];
+  if (type->n_words == 0) return nvm_mp_fail(mp, "a type has no words");
+  int64_t kind = type->words[0];
+  if (kind == TYPE_TENSOR) return check_tensor_type(loader, type, slots);
+  if (kind == TYPE_VAR) {
+    if (type->n_words != 2 || type->words[1] < 0 || type->words[1] >= NVM_MAX_TYPE_INDEX) {
+      return nvm_mp_fail(mp, "type variable: expected one index");
+    }
+    *vars = (uint32_t)type->words[1] + 1;
+    return NVM_OK;
+  }
+  if (kind < TYPE_TUPLE || kind > TYPE_REF)
+    return nvm_mp_fail(mp, "type kind %lld", (long long)kind);
+  if ((kind == TYPE_ADT || kind == TYPE_FUNC) && type->n_words < 2) {
+    return nvm_mp_fail(mp, "a type of kind %lld lacks a word", (long long)kind);
+  }
+  if (kind == TYPE_REF && type->n_words != 2) return nvm_mp_fail(mp, "a ref type has one content");
+  for (uint32_t i = kind == TYPE_ADT ? 2 : 1; i < type->n_words; i++) {
+    int64_t part = type->words[i];
+    if (part < 0 || part >= index) {
+      return nvm_mp_fail(mp, "refers to type %lld, expected an earlier one", (long long)part);
+    }
+    if (loader->type_slots[part] > *slots) *slots = loader->type_slots[part];
+    if (loader->type_vars[part] > *vars) *vars = loader->type_vars[part];
+  }
+  return NVM_OK;
+}
+
+static nvm_status read_types(nvm_loader *loader) {
+  uint32_t count = 0;
+  nvm_type *types = NULL;
+  NVM_TRY(nvm_mp_array(&loader->mp, "types", 2, &count));
+  TABLE(loader, count, types);
+  TABLE(loader, count, loader->type_slots);
+  TABLE(loader, count, loader->type_vars);
+  for (uint32_t i = 0; i < count; i++) {
+    at_row(loader, "types", i);
+    NVM_TRY(
+        nvm_read_ints(loader, "type", INT64_MIN, INT64_MAX, &types[i].words, &types[i].n_words));
+    NVM_TRY(check_type(loader, i, &types[i]));
+  }
+  loader->program->types = types;
+  loader->program->n_types = count;
+  return NVM_OK;
+}
+
+static nvm_status read_adts(nvm_loader *loader) {
+  nvm_program *p = loader->program;
+  nvm_mp *mp = &loader->mp;
+  uint32_t count = 0, next = 1;
+  nvm_adt_def *adts = NULL;
+  NVM_TRY(nvm_mp_array(mp, "adts", 5, &count));
+  TABLE(loader, count, adts);
+  for (uint32_t i = 0; i < count; i++) {
+    at_row(loader, "adts", i);
+    NVM_TRY(nvm_mp_tuple(mp, "adt", 4));
+    NVM_TRY(nvm_read_string(loader, "name", &adts[i].name));
+    NVM_TRY(nvm_mp_u32(mp, "type parameters", NVM_MAX_TYPE_INDEX, &adts[i].n_type_params));
+    NVM_TRY(nvm_mp_u32(mp, "first constructor", UINT32_MAX, &adts[i].first));
+    NVM_TRY(nvm_mp_u32(mp, "constructors", INT32_MAX, &adts[i].count));
+    if (adts[i].first != next || adts[i].count > UINT32_MAX - next) {
+      return nvm_mp_fail(mp, "first constructor: expected %u, got %u", next, adts[i].first);
+    }
+    next += adts[i].count;
+  }
+  p->adts = adts;
+  p->n_adts = count;
+  for (uint32_t i = 0; i < p->n_types; i++) {
+    const nvm_type *type = &p->types[i];
+    if (type->words[0] != TYPE_ADT) continue;
+    at_row(loader, "types", i);
+    int64_t adt = type->words[1];
+    if (adt < 0 || adt >= count) return nvm_mp_fail(mp, "there is no adt %lld", (long long)adt);
+    if (type->n_words - 2 != adts[adt].n_type_params) {
+      return nvm_mp_fail(mp, "adt %s takes %u type arguments, got %u", adts[adt].name,
+                         adts[adt].n_type_params, type->n_words - 2);
+    }
+  }
+  return NVM_OK;
+}
+
+static nvm_status read_ctor(nvm_loader *loader, uint32_t index, nvm_ctor *ctor) {
+  nvm_program *p = loader->program;
+  nvm_mp *mp = &loader->mp;
+  int64_t adt = 0;
+  uint32_t *fields = NULL;
+  NVM_TRY(nvm_mp_tuple(mp, "constructor", 4));
+  NVM_TRY(nvm_read_string(loader, "name", &ctor->name));
+  NVM_TRY(nvm_mp_int(mp, "adt", -1, (int64_t)p->n_adts - 1, &adt));
+  NVM_TRY(nvm_mp_u32(mp, "tag", UINT32_MAX, &ctor->tag));
+  NVM_TRY(nvm_mp_array(mp, "fields", 1, &ctor->n_fields));
+  ctor->adt = (int32_t)adt;
+  if (index == 0) {
+    if (adt != -1 || ctor->tag != 0 || ctor->n_fields != 0 || ctor->name[0] != 0) {
+      return nvm_mp_fail(mp, "constructor 0 must be the tuple");
+    }
+    return NVM_OK;
+  }
+  if (adt < 0 || index - p->adts[adt].first != ctor->tag || ctor->tag >= p->adts[adt].count) {
+    return nvm_mp_fail(mp, "constructor does not stand where its adt says");
+  }
+  TABLE(loader, ctor->n_fields, fields);
+  for (uint32_t i = 0; i < ctor->n_fields; i++) {
+    NVM_TRY(nvm_mp_u32(mp, "field", UINT32_MAX, &fields[i]));
+    if (fields[i] >= p->n_types || loader->type_slots[fields[i]] > 0 ||
+        loader->type_vars[fields[i]] > p->adts[adt].n_type_params) {
+      return nvm_mp_fail(mp, "field %u: expected a type without dim slots, its variables < %u", i,
+                         p->adts[adt].n_type_params);
+    }
+  }
+  ctor->field_types = fields;
+  return NVM_OK;
+}
+
+static nvm_status read_ctors(nvm_loader *loader) {
+  nvm_program *p = loader->program;
+  uint32_t count = 0, expected = 1;
+  nvm_ctor *ctors = NULL;
+  NVM_TRY(nvm_mp_array(&loader->mp, "constructors", 5, &count));
+  if (p->n_adts > 0) expected = p->adts[p->n_adts - 1].first + p->adts[p->n_adts - 1].count;
+  if (count != expected) {
+    return nvm_mp_fail(&loader->mp, "expected %u constructors, got %u", expected, count);
+  }
+  TABLE(loader, count, ctors);
+  for (uint32_t i = 0; i < count; i++) {
+    at_row(loader, "constructors", i);
+    NVM_TRY(read_ctor(loader, i, &ctors[i]));
+  }
+  p->ctors = ctors;
+  p->n_ctors = count;
+  return NVM_OK;
+}
+
+/* --- functions
+ * ------------------------------------------------------------------------------------- */
+
+/* A type that a function's signature mentions. */
+static nvm_status read_signature_type(nvm_loader *loader, const char *what, uint32_t *out_type) {
+  NVM_TRY(nvm_mp_u32(&loader->mp, what, UINT32_MAX, out_type));
+  if (*out_type >= loader->program->n_types) {
+    return nvm_mp_fail(&loader->mp, "%s: there is no type %u", what, *out_type);
+  }
+  return NVM_OK;
+}
+
+/* May a value of that type live in an int register? */
+static int is_int_type(const nvm_program *p, uint32_t type) {
+  const nvm_type *t = &p->types[type];
+  return t->words[0] == TYPE_TENSOR && t->n_words == 2 && nvm_dtypes[t->words[1]].unboxable;
+}
+
+static nvm_status read_kind(nvm_loader *loader, const char *what, uint32_t kind, uint32_t type) {
+  if (kind > 1) return nvm_mp_fail(&loader->mp, "%s: register kind %u", what, kind);
+  if (kind == 1 && !is_int_type(loader->program, type)) {
+    return nvm_mp_fail(&loader->mp, "%s: a value of type %u does not fit an int register", what,
+                       type);
+  }
+  return NVM_OK;
+}
+
+static nvm_status read_params(nvm_loader *loader, nvm_function *f) {
+  nvm_mp *mp = &loader->mp;
+  nvm_param *params = NULL;
+  const uint8_t *kinds = NULL;
+  size_t n_kinds = 0;
+  NVM_TRY(nvm_mp_key(mp, "params"));
+  NVM_TRY(nvm_mp_array(mp, "params", 3, &f->n_params));
+  TABLE(loader, f->n_params, params);
+  for (uint32_t i = 0; i < f->n_params; i++) {
+    NVM_TRY(nvm_mp_tuple(mp, "parameter", 2));
+    NVM_TRY(nvm_read_string(loader, "parameter name", &params[i].name));
+    NVM_TRY(read_signature_type(loader, "parameter type", &params[i].type));
+  }
+  NVM_TRY(nvm_mp_key(mp, "kinds"));
+  NVM_TRY(nvm_mp_bin(mp, "kinds", &kinds, &n_kinds));
+  if (n_kinds != f->n_params) {
+    return nvm_mp_fail(mp, "kinds: expected %u bytes, got %zu", f->n_params, n_kinds);
+  }
+  for (uint32_t i = 0; i < f->n_params; i++) {
+    NVM_TRY(read_kind(loader, "kinds", kinds[i], params[i].type));
+    params[i].kind = kinds[i];
+    if (kinds[i] == 1) {
+      f->n_int_params++;
+    } else {
+      f->n_obj_params++;
+    }
+  }
+  f->params = params;
+  f->kinds = kinds; /* the header lives as long as the program */
+  return NVM_OK;
+}
+
+/* result, result_kind, ints, objs, code */
+static nvm_status read_frame(nvm_loader *loader, uint32_t index, nvm_function *f,
+                             uint64_t *next_word) {
+  nvm_mp *mp = &loader->mp;
+  uint32_t kind = 0;
+  int64_t first = 0, n_words = 0;
+  NVM_TRY(nvm_mp_key(mp, "result"));
+  NVM_TRY(read_signature_type(loader, "result", &f->result_type));
+  NVM_TRY(nvm_mp_key(mp, "result_kind"));
+  NVM_TRY(nvm_mp_u32(mp, "result_kind", 1, &kind));
+  NVM_TRY(read_kind(loader, "result_kind", kind, f->result_type));
+  f->result_kind = (uint8_t)kind;
+  NVM_TRY(nvm_mp_key(mp, "ints"));
+  NVM_TRY(nvm_mp_u32(mp, "ints", NVM_MAX_REGISTERS, &f->n_ints));
+  NVM_TRY(nvm_mp_key(mp, "objs"));
+  NVM_TRY(nvm_mp_u32(mp, "objs", NVM_MAX_REGISTERS, &f->n_objs));
+  if (f->n_int_params > f->n_ints || f->n_obj_params > f->n_objs) {
+    return nvm_mp_fail(mp, "%u int and %u object parameters in %u and %u registers",
+                       f->n_int_params, f->n_obj_params, f->n_ints, f->n_objs);
+  }
+  NVM_TRY(nvm_mp_key(mp, "code"));
+  NVM_TRY(nvm_mp_tuple(mp, "code", 2));
+  NVM_TRY(nvm_mp_int(mp, "first word", 0, UINT32_MAX, &first));
+  NVM_TRY(nvm_mp_int(mp, "words", 1, INT32_MAX, &n_words));
+  uint64_t in_section = loader->section_rows[NVM_SECTION_BYTECODE].size / 4;
+  if ((uint64_t)first != *next_word || (uint64_t)n_words > in_section - *next_word) {
+    return nvm_mp_fail(mp, "code: words %lld + %lld, expected them from %llu on and within %llu",
+                       (long long)first, (long long)n_words, (unsigned long long)*next_word,
+                       (unsigned long long)in_section);
+  }
+  loader->code_first[index] = (uint32_t)first;
+  f->n_words = (uint32_t)n_words;
+  *next_word += (uint64_t)n_words;
+  return NVM_OK;
+}
+
+static nvm_status read_dims(nvm_loader *loader, nvm_function *f) {
+  nvm_mp *mp = &loader->mp;
+  nvm_dim_slot *dims = NULL;
+  NVM_TRY(nvm_mp_key(mp, "dims"));
+  NVM_TRY(nvm_mp_array(mp, "dims", 4, &f->n_dims));
+  if (f->n_dims > NVM_MAX_TYPE_INDEX) return nvm_mp_fail(mp, "dims: %u are too many", f->n_dims);
+  TABLE(loader, f->n_dims, dims);
+  for (uint32_t i = 0; i < f->n_dims; i++) {
+    int64_t param = 0;
+    uint32_t used = 0;
+    NVM_TRY(nvm_mp_tuple(mp, "dim", 3));
+    NVM_TRY(nvm_read_string(loader, "dim name", &dims[i].name));
+    NVM_TRY(nvm_mp_int(mp, "binding parameter", -1, (int64_t)f->n_params - 1, &param));
+    NVM_TRY(nvm_read_ints(loader, "dim program", INT64_MIN, INT64_MAX, &dims[i].program,
+                          &dims[i].n_words));
+    dims[i].param = (int32_t)param;
+    if (dims[i].n_words == 0) {
+      dims[i].program = NULL;
+      continue;
+    }
+    NVM_TRY(nvm_check_dim_program(mp, dims[i].program, dims[i].n_words, i, &used));
+    if (used != dims[i].n_words) return nvm_mp_fail(mp, "dim program: words behind its end");
+  }
+  f->dims = dims;
+  for (uint32_t i = 0; i <= f->n_params; i++) {
+    uint32_t type = i < f->n_params ? f->params[i].type : f->result_type;
+    if (loader->type_slots[type] > f->n_dims) {
+      return nvm_mp_fail(mp, "type %u uses dim slot %u, the signature has %u", type,
+                         loader->type_slots[type] - 1, f->n_dims);
+    }
+  }
+  return NVM_OK;
+}
+
+static nvm_status read_checked(nvm_loader *loader, nvm_function *f) {
+  nvm_mp *mp = &loader->mp;
+  const char **checked = NULL;
+  NVM_TRY(nvm_mp_key(mp, "checked"));
+  NVM_TRY(nvm_mp_array(mp, "checked", 4, &f->n_checked));
+  TABLE(loader, f->n_checked, checked);
+  for (uint32_t i = 0; i < f->n_checked; i++) {
+    int64_t param = 0;
+    uint32_t axis = 0;
+    NVM_TRY(nvm_mp_tuple(mp, "checked dim", 3));
+    NVM_TRY(nvm_mp_int(mp, "parameter", 0, (int64_t)f->n_params - 1, &param));
+    NVM_TRY(nvm_mp_u32(mp, "axis", NVM_MAX_RANK - 1, &axis));
+    NVM_TRY(nvm_read_string(loader, "text", &checked[i]));
+  }
+  f->checked = checked;
+  return NVM_OK;
+}
+
+static nvm_status read_function(nvm_loader *loader, uint32_t index, uint64_t *next_word) {
+  nvm_mp *mp = &loader->mp;
+  nvm_function *f = &loader->functions[index];
+  const uint8_t *spans = NULL;
+  size_t span_bytes = 0;
+  NVM_TRY(nvm_mp_record(mp, "function", 12));
+  NVM_TRY(nvm_mp_key(mp, "name"));
+  NVM_TRY(nvm_read_string(loader, "name", &f->name));
+  NVM_TRY(nvm_mp_key(mp, "public"));
+  NVM_TRY(nvm_mp_bool(mp, "public", &f->is_public));
+  NVM_TRY(read_params(loader, f));
+  NVM_TRY(read_frame(loader, index, f, next_word));
+  NVM_TRY(read_dims(loader, f));
+  NVM_TRY(read_checked(loader, f));
+  NVM_TRY(nvm_mp_key(mp, "spans"));
+  NVM_TRY(nvm_mp_bin(mp, "spans", &spans, &span_bytes));
+  if (span_bytes > INT32_MAX) return nvm_mp_fail(mp, "spans: %zu bytes", span_bytes);
+  f->spans = spans;
+  f->n_span_bytes = (uint32_t)span_bytes;
+  return NVM_OK;
+}
+
+typedef struct named {
+  const char *name;
+  uint32_t index;
+} named;
+
+static int by_name(const void *a, const void *b) {
+  return strcmp(((const named *)a)->name, ((const named *)b)->name);
+}
+
+/* The functions' order by name; refuses two of one name. */
+static nvm_status sort_names(nvm_loader *loader) {
+  nvm_program *p = loader->program;
+  named *order = NULL;
+  uint32_t *indices = NULL;
+  TABLE(loader, p->n_functions, order);
+  TABLE(loader, p->n_functions, indices);
+  for (uint32_t i = 0; i < p->n_functions; i++) order[i] = (named){loader->functions[i].name, i};
+  if (p->n_functions > 0) qsort(order, p->n_functions, sizeof *order, by_name);
+  for (uint32_t i = 0; i < p->n_functions; i++) {
+    if (i > 0 && strcmp(order[i].name, order[i - 1].name) == 0) {
+      return nvm_mp_fail(&loader->mp, "two functions are named %s", order[i].name);
+    }
+    indices[i] = order[i].index;
+  }
+  p->by_name = indices;
+  return NVM_OK;
+}
+
+static nvm_status read_functions(nvm_loader *loader) {
+  nvm_program *p = loader->program;
+  uint32_t count = 0;
+  uint64_t next_word = 0, size = loader->section_rows[NVM_SECTION_BYTECODE].size;
+  NVM_TRY(nvm_mp_array(&loader->mp, "functions", 90, &count));
+  TABLE(loader, count, loader->functions);
+  TABLE(loader, count, loader->code_first);
+  for (uint32_t i = 0; i < count; i++) {
+    at_row(loader, "functions", i);
+    NVM_TRY(read_function(loader, i, &next_word));
+  }
+  if (size % 4 != 0 || next_word != size / 4) {
+    return nvm_mp_fail(&loader->mp, "the functions have %llu words of code, the section %llu bytes",
+                       (unsigned long long)next_word, (unsigned long long)size);
+  }
+  p->functions = loader->functions;
+  p->n_functions = count;
+  return sort_names(loader);
+}
+
+/* --- constants
+ * ------------------------------------------------------------------------------------- */
+
+static nvm_status read_constant(nvm_loader *loader, uint32_t index, uint64_t *used) {
+  nvm_mp *mp = &loader->mp;
+  uint32_t dtype = 0, device = 0, rank = 0;
+  int64_t offset = 0, size = 0, elements = 1, bytes = 0;
+  void *memory = NULL;
+  NVM_TRY(nvm_mp_tuple(mp, "constant", 5));
+  NVM_TRY(nvm_mp_u32(mp, "dtype", NVM_DTYPE_COUNT - 1, &dtype));
+  NVM_TRY(nvm_mp_u32(mp, "device", loader->program->n_devices - 1, &device));
+  NVM_TRY(nvm_mp_int(mp, "offset", 0, INT64_MAX, &offset));
+  NVM_TRY(nvm_mp_int(mp, "size", 0, INT64_MAX, &size));
+  NVM_TRY(nvm_mp_array(mp, "dims", 1, &rank));
+  if (rank > NVM_MAX_RANK) return nvm_mp_fail(mp, "rank %u, expected <= %d", rank, NVM_MAX_RANK);
+  NVM_TRY(nvm_arena_alloc(loader->arena, sizeof(nvm_tensor) + rank * sizeof(int64_t), 16, &memory));
+  nvm_tensor *tensor = memory;
+  int overflow = 0;
+  for (uint32_t i = 0; i < rank; i++) {
+    NVM_TRY(nvm_mp_int(mp, "dim", 0, INT64_MAX, &tensor->dims[i]));
+    overflow |= __builtin_mul_overflow(elements, tensor->dims[i], &elements);
+  }
+  overflow |= __builtin_mul_overflow(elements, (int64_t)nvm_dtypes[dtype].itemsize, &bytes);
+  if (overflow || bytes != size) return nvm_mp_fail(mp, "size does not fit the dims and dtype");
+  uint64_t in_section = loader->section_rows[NVM_SECTION_CONSTANTS].size;
+  if (offset % 64 != 0 || (uint64_t)offset > in_section ||
+      (uint64_t)size > in_section - (uint64_t)offset) {
+    return nvm_mp_fail(mp, "bytes %lld + %lld are not 64-aligned inside the section of %llu",
+                       (long long)offset, (long long)size, (unsigned long long)in_section);
+  }
+  if ((uint64_t)(offset + size) > *used) *used = (uint64_t)(offset + size);
+  tensor->header = (nvm_object){.refcount = 1,
+                                .kind = NVM_KIND_TENSOR,
+                                .flags = NVM_FLAG_IMMORTAL | NVM_FLAG_READONLY,
+                                .extra = (uint16_t)dtype};
+  tensor->rank = (uint8_t)rank;
+  tensor->device = (uint16_t)device;
+  tensor->bytes = (size_t)size;
+  loader->constants[index] = tensor;
+  loader->constant_offsets[index] = (uint64_t)offset;
+  return NVM_OK;
+}
+
+static nvm_status read_constants(nvm_loader *loader) {
+  uint32_t count = 0;
+  uint64_t used = 0;
+  NVM_TRY(nvm_mp_array(&loader->mp, "constants", 6, &count));
+  TABLE(loader, count, loader->constants);
+  TABLE(loader, count, loader->constant_offsets);
+  for (uint32_t i = 0; i < count; i++) {
+    at_row(loader, "constants", i);
+    NVM_TRY(read_constant(loader, i, &used));
+  }
+  if (used != loader->section_rows[NVM_SECTION_CONSTANTS].size) {
+    return nvm_mp_fail(&loader->mp, "constants end at byte %llu, their section at %llu",
+                       (unsigned long long)used,
+                       (unsigned long long)loader->section_rows[NVM_SECTION_CONSTANTS].size);
+  }
+  loader->program->constants = loader->constants;
+  loader->program->n_constants = count;
+  return NVM_OK;
+}
+
+/* --- notes, sources, spans
+ * ---------------------------------------------------------------------------- */
+
+static nvm_status read_notes(nvm_loader *loader) {
+  nvm_mp *mp = &loader->mp;
+  uint32_t count = 0;
+  nvm_note *notes = NULL;
+  NVM_TRY(nvm_mp_array(mp, "notes", 5, &count));
+  if (count < 1) return nvm_mp_fail(mp, "notes: entry 0 is missing");
+  TABLE(loader, count, notes);
+  for (uint32_t i = 0; i < count; i++) {
+    int64_t source = 0;
+    at_row(loader, "notes", i);
+    NVM_TRY(nvm_mp_tuple(mp, "note", 4));
+    NVM_TRY(nvm_read_string(loader, "text", &notes[i].text));
+    NVM_TRY(nvm_mp_int(mp, "source", -1, INT32_MAX, &source));
+    NVM_TRY(nvm_mp_u32(mp, "line", UINT32_MAX, &notes[i].line));
+    NVM_TRY(nvm_mp_u32(mp, "column", UINT32_MAX, &notes[i].column));
+    notes[i].source = (int32_t)source;
+  }
+  if (notes[0].text[0] != 0 || notes[0].source != -1) {
+    return nvm_mp_fail(mp, "note 0 must be empty");
+  }
+  loader->program->notes = notes;
+  loader->program->n_notes = count;
+  return NVM_OK;
+}
+
+static nvm_status check_spans(nvm_loader *loader, const nvm_function *f) {
+  const uint8_t *at = f->spans, *end = at + f->n_span_bytes;
+  uint64_t pc = 0;
+  while (at != end) {
+    uint32_t words = 0, source = 0, line = 0, column = 0;
+    if (!nvm_read_varint(&at, end, &words) || !nvm_read_varint(&at, end, &source) ||
+        !nvm_read_varint(&at, end, &line) || !nvm_read_varint(&at, end, &column)) {
+      return nvm_mp_fail(&loader->mp, "spans: an entry is cut or too large");
+    }
+    pc += words;
+    if (pc >= f->n_words || source > loader->program->n_sources) {
+      return nvm_mp_fail(&loader->mp, "spans: word %llu of %u, source %u of %u",
+                         (unsigned long long)pc, f->n_words, source, loader->program->n_sources);
+    }
+  }
+  return NVM_OK;
+}
+
+static nvm_status read_sources(nvm_loader *loader) {
+  nvm_program *p = loader->program;
+  NVM_TRY(read_names(loader, "sources", &p->sources, &p->n_sources));
+  for (uint32_t i = 0; i < p->n_notes; i++) {
+    at_row(loader, "notes", i);
+    if (p->notes[i].source >= 0 && (uint32_t)p->notes[i].source >= p->n_sources) {
+      return nvm_mp_fail(&loader->mp, "there is no source %d", p->notes[i].source);
+    }
+  }
+  for (uint32_t i = 0; i < p->n_functions; i++) {
+    at_row(loader, "functions", i);
+    NVM_TRY(check_spans(loader, &p->functions[i]));
+  }
+  return NVM_OK;
+}
+
+nvm_status nvm_read_tables(nvm_loader *loader, const uint8_t *header, size_t size) {
+  static const struct {
+    const char *key;
+    nvm_status (*read)(nvm_loader *);
+  } parts[] = {
+      {"producer", read_producer},   {"sections", read_sections},   {"devices", read_devices},
+      {"types", read_types},         {"adts", read_adts},           {"constructors", read_ctors},
+      {"functions", read_functions}, {"constants", read_constants}, {"kernels", nvm_read_kernels},
+      {"notes", read_notes},         {"sources", read_sources}};
+  const uint32_t count = sizeof parts / sizeof parts[0];
+  nvm_mp_init(&loader->mp, header, size);
+  NVM_TRY(nvm_mp_record(&loader->mp, "header", count));
+  for (uint32_t i = 0; i < count; i++) {
+    loader->mp.table = NULL;
+    NVM_TRY(nvm_mp_key(&loader->mp, parts[i].key));
+    NVM_TRY(parts[i].read(loader));
+  }
+  loader->mp.table = NULL;
+  if (loader->mp.at != loader->mp.end) {
+    return nvm_mp_fail(&loader->mp, "bytes behind the end of the header's map");
+  }
+  return NVM_OK;
+}
