@@ -1,7 +1,8 @@
 /* The process's pool of worker threads: what ctx->parallel_for stands on.
  *
- * One pool a process, made at the first parallel call, as many workers as CPUs that affinity and cgroup quota allow,
- * less one. One caller has it at a time; another runs serially. In a child of fork the pool is made anew.
+ * One pool a process, made at the first parallel call, as many workers as CPUs that affinity and
+ * cgroup quota allow, less one. One caller has it at a time; another runs serially. In a child of
+ * fork the pool is made anew.
  */
 #ifndef NVM_THREADS_H
 #define NVM_THREADS_H
@@ -11,14 +12,16 @@
 /* CPUs this process may use: affinity mask and cgroup quota (rounded up), at least 1. */
 int32_t nvm_threads_available(void);
 
-/* Run fn over [0, count) on the calling thread and at most threads - 1 workers. The pieces depend on count, grain and
- * threads only (pieces are contiguous, of at least `grain`, at most `threads` many), never on load: a result that
- * depends on the grouping is the same whether or not workers were free. Returns the status of the first piece (in
- * order of position) that failed; ctx and closure are borrowed and passed on. */
+/* Run fn over [0, count) on the calling thread and at most threads - 1 workers. The pieces depend
+ * on count, grain and threads only (pieces are contiguous, of at least `grain`, at most `threads`
+ * many), never on load: a result that depends on the grouping is the same whether or not workers
+ * were free. Returns the status of the first piece (in order of position) that failed; ctx and
+ * closure are borrowed and passed on. */
 nvm_status nvm_threads_run(int32_t threads, const nvm_kernel_ctx *ctx, int64_t count, int64_t grain,
                            nvm_range_fn fn, void *closure);
 
-/* Stop and join the workers (tests, unloading). The next parallel call makes a new pool. No call may be in progress. */
+/* Stop and join the workers (tests, unloading). The next parallel call makes a new pool. No call
+ * may be in progress. */
 void nvm_threads_shutdown(void);
 
 #endif
