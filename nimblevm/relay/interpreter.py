@@ -34,6 +34,7 @@ from nimblevm.relay import ir
 from nimblevm.relay.claims import DimScope, check, has_claims
 from nimblevm.relay.dims import Dim, DimExpr, DimVar
 from nimblevm.relay.op import Op, vm
+from nimblevm.relay.op.common import dtype_name
 from nimblevm.relay.op.concrete import ConcreteContext, concrete_type
 from nimblevm.relay.sharing import shared_nodes
 from nimblevm.relay.types import (
@@ -156,7 +157,7 @@ def _agrees(value: Value, type_: Type) -> bool:
         case TensorType(shape=shape, dtype=dtype):
             return (
                 isinstance(value, np.ndarray)
-                and value.dtype.name == dtype
+                and dtype_name(value) == dtype
                 and value.ndim == len(shape)
                 and all(
                     isinstance(d, DimExpr) or d == n

@@ -19,6 +19,7 @@ import numpy as np
 from nimblevm import dtypes
 from nimblevm.errors import InvalidInput, InvalidInputType
 from nimblevm.relay.ir import Constructor, Function
+from nimblevm.relay.op.common import dtype_name
 from nimblevm.relay.types import FuncType, RefType, TensorType, TupleType, Type, TypeCall
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ def fits_kind(value: Value, type_: Type) -> bool:
         case TensorType(shape=shape, dtype=dtype):
             return (
                 isinstance(value, np.ndarray)
-                and value.dtype.name == dtype
+                and dtype_name(value) == dtype
                 and value.ndim == len(shape)
             )
         case TupleType(fields=fields):

@@ -17,7 +17,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from nimblevm.errors import DivisionByZero, ShapeMismatch
-from nimblevm.relay.op.common import NUMERIC, Array, Attrs, as_compute, rounded, tensor_of
+from nimblevm.relay.op.common import (
+    NUMERIC,
+    Array,
+    Attrs,
+    as_compute,
+    dtype_name,
+    rounded,
+    tensor_of,
+)
 from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, register
 from nimblevm.relay.types import TensorType, Type
 
@@ -62,7 +70,7 @@ def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: ArangeAttrs)
 
 def _reference(inputs: tuple[Array, ...], attrs: ArangeAttrs, result: Type) -> Array:
     start, stop, step = inputs
-    dtype = start.dtype.name
+    dtype = dtype_name(start)
     wide = as_compute(start)
     with np.errstate(all="ignore"):
         steps = np.arange(size_of(start, stop, step)).astype(wide.dtype)

@@ -25,6 +25,7 @@ from nimblevm.relay.op.common import (
     Array,
     Attrs,
     as_wide,
+    dtype_name,
     require_same,
     result_dtype,
     rounded,
@@ -79,7 +80,7 @@ def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: BatchMatmulA
 
 def _reference(inputs: tuple[Array, ...], attrs: BatchMatmulAttrs, result: Type) -> Array:
     a, b = inputs
-    dtype = attrs.out_dtype or a.dtype.name
+    dtype = attrs.out_dtype or dtype_name(a)
     a, b = as_wide(rounded(a, dtype)), as_wide(rounded(b, dtype))
     if attrs.transpose_a:
         a = np.swapaxes(a, 1, 2)

@@ -20,6 +20,7 @@ from nimblevm.relay.op.common import (
     Attrs,
     as_compute,
     axis_index,
+    dtype_name,
     require_same,
     rounded,
     same_dtype,
@@ -56,7 +57,7 @@ def _reference(inputs: tuple[Array, ...], attrs: BiasAddAttrs, result: Type) -> 
         )
     column = bias.reshape((-1,) + (1,) * (data.ndim - axis - 1))
     with np.errstate(all="ignore"):
-        return rounded(np.add(as_compute(data), as_compute(column)), data.dtype.name)
+        return rounded(np.add(as_compute(data), as_compute(column)), dtype_name(data))
 
 
 register(

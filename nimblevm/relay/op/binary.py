@@ -23,6 +23,7 @@ from nimblevm.relay.op.common import (
     as_compute,
     check_broadcastable,
     divides_integers,
+    dtype_name,
     rounded,
     same_dtype,
     tensor_of,
@@ -140,7 +141,7 @@ def _reference(row: Row) -> Callable[[tuple[Array, ...], Any, Type], Array]:
         lhs, rhs = inputs
         check_broadcastable(row.name, lhs, rhs)
         with np.errstate(all="ignore"):
-            return rounded(function(as_compute(lhs), as_compute(rhs)), lhs.dtype.name)
+            return rounded(function(as_compute(lhs), as_compute(rhs)), dtype_name(lhs))
 
     return reference
 

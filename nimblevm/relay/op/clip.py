@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nimblevm.relay.op.cast import convert
-from nimblevm.relay.op.common import NUMERIC, Array, Attrs, tensor_of
+from nimblevm.relay.op.common import NUMERIC, Array, Attrs, dtype_name, tensor_of
 from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, register
 from nimblevm.relay.types import Type
 
@@ -41,7 +41,7 @@ def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: ClipAttrs) -
 
 
 def _reference(inputs: tuple[Array, ...], attrs: ClipAttrs, result: Type) -> Array:
-    low, high = bounds(attrs, inputs[0].dtype.name)
+    low, high = bounds(attrs, dtype_name(inputs[0]))
     with np.errstate(all="ignore"):
         return np.asarray(np.minimum(np.maximum(inputs[0], low), high))
 

@@ -12,18 +12,29 @@ import numpy as np
 
 from nimblevm.errors import ShapeMismatch
 from nimblevm.relay.dims import Dim, DimVar
+from nimblevm.relay.op.common import dtype_name
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import TensorType, TupleType, Type
+
+_TYPES: dict[tuple[np.dtype[Any], tuple[int, ...]], TensorType] = {}
+
+
+def _tensor_type(value: np.ndarray[Any, Any]) -> TensorType:
+    key = (value.dtype, value.shape)
+    found = _TYPES.get(key)
+    if found is None:
+        if len(_TYPES) > 4096:
+            _TYPES.clear()
+        found = _TYPES[key] = TensorType(value.shape, dtype_name(value))
+    return found
 
 
 def concrete_type(value: Any) -> Type | None:
     """The type of a tensor or a tuple of tensors (one level); None for any other value."""
     if isinstance(value, np.ndarray):
-        return TensorType(value.shape, value.dtype.name)
-    if isinstance(value, tuple):
-        fields = [concrete_type(field) for field in value if isinstance(field, np.ndarray)]
-        if len(fields) == len(value):
-            return TupleType(field for field in fields if field is not None)
+        return _tensor_type(value)
+    if isinstance(value, tuple) and all(isinstance(field, np.ndarray) for field in value):
+        return TupleType(_tensor_type(field) for field in value)
     return None
 
 

@@ -22,6 +22,7 @@ from nimblevm.relay.op.common import (
     Array,
     Attrs,
     as_wide,
+    dtype_name,
     require_same,
     result_dtype,
     rounded,
@@ -62,7 +63,7 @@ def _reference(inputs: tuple[Array, ...], attrs: DenseAttrs, result: Type) -> Ar
         raise ShapeMismatch(
             f"nn.dense: data {data.shape} and weight {weight.shape} differ in their last axis"
         )
-    dtype = attrs.out_dtype or data.dtype.name
+    dtype = attrs.out_dtype or dtype_name(data)
     data, weight = rounded(data, dtype), rounded(weight, dtype)
     with np.errstate(all="ignore"):
         return rounded(np.matmul(as_wide(data), as_wide(weight).T), dtype)

@@ -20,7 +20,7 @@ import numpy as np
 from nimblevm.errors import Unsupported
 from nimblevm.relay.dims import Dim
 from nimblevm.relay.op.cast import convert
-from nimblevm.relay.op.common import ALL, Array, Attrs, set_axes, shape_attr, tensor_of
+from nimblevm.relay.op.common import ALL, Array, Attrs, dtype_name, set_axes, shape_attr, tensor_of
 from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, register
 from nimblevm.relay.types import DimExpr, TensorType, Type
 
@@ -83,7 +83,7 @@ def _like_reference(value: int) -> Callable[[tuple[Array, ...], Any, Type], Arra
 
 def _full_reference(inputs: tuple[Array, ...], attrs: InitOpAttrs, result: Type) -> Array:
     (value,) = inputs
-    dtype = attrs.dtype or value.dtype.name
+    dtype = attrs.dtype or dtype_name(value)
     return np.full(concrete_shape("full", attrs.shape), convert(value, dtype), dtype)
 
 

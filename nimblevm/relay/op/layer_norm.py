@@ -22,6 +22,7 @@ from nimblevm.relay.op.common import (
     Attrs,
     as_wide,
     axis_index,
+    dtype_name,
     require_same,
     rounded,
     same_dtype,
@@ -72,7 +73,7 @@ def _reference(inputs: tuple[Array, ...], attrs: LayerNormAttrs, result: Type) -
             out = out * as_wide(gamma).reshape(column)
         if attrs.center:
             out = out + as_wide(beta).reshape(column)
-        return rounded(out, data.dtype.name)
+        return rounded(out, dtype_name(data))
 
 
 register(

@@ -27,6 +27,7 @@ from nimblevm.relay.op.common import (
     Attrs,
     as_wide,
     axis_list,
+    dtype_name,
     require_nonempty,
     rounded,
     set_axes,
@@ -168,12 +169,12 @@ def _reference(row: Row) -> Callable[[tuple[Array, ...], Any, Type], Array]:
     def reference(inputs: tuple[Array, ...], attrs: Any, result: Type) -> Array:
         (data,) = inputs
         rows, shape = _rows(data, attrs)
-        if data.dtype.name in row.needs and rows.shape[-1] == 0:
+        if dtype_name(data) in row.needs and rows.shape[-1] == 0:
             raise ShapeMismatch(f"{row.name}: the reduced axes of {data.shape} have no element")
         with np.errstate(all="ignore"):
             if row.find:
                 return rounded(row.find(rows, attrs.select_last_index), "int32").reshape(shape)
-            dtype = data.dtype.name
+            dtype = dtype_name(data)
             return rounded(row.function(as_wide(rows), dtype), dtype).reshape(shape)
 
     return reference

@@ -20,6 +20,7 @@ from nimblevm.relay.op.common import (
     Attrs,
     as_wide,
     axis_index,
+    dtype_name,
     rounded,
     tensor_of,
 )
@@ -47,7 +48,7 @@ def _reference(inputs: tuple[Array, ...], attrs: SoftmaxAttrs, result: Type) -> 
     wide = as_wide(data)
     with np.errstate(all="ignore"):
         powers = np.exp(wide - np.max(wide, axis=attrs.axis, keepdims=True))
-        return rounded(powers / np.sum(powers, axis=attrs.axis, keepdims=True), data.dtype.name)
+        return rounded(powers / np.sum(powers, axis=attrs.axis, keepdims=True), dtype_name(data))
 
 
 register(

@@ -20,6 +20,7 @@ from nimblevm.relay.op.common import (
     NUMERIC,
     Array,
     as_compute,
+    dtype_name,
     rounded,
     tensor_of,
 )
@@ -94,7 +95,7 @@ def _reference(row: Row) -> Callable[[tuple[Array, ...], Any, Type], Array]:
     def reference(inputs: tuple[Array, ...], attrs: Any, result: Type) -> Array:
         (data,) = inputs
         with np.errstate(all="ignore"):
-            return rounded(row.function(as_compute(data)), data.dtype.name)
+            return rounded(row.function(as_compute(data)), dtype_name(data))
 
     return reference
 

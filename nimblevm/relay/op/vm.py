@@ -28,7 +28,7 @@ import numpy as np
 from nimblevm import dtypes
 from nimblevm.errors import ShapeMismatch, Unsupported
 from nimblevm.relay.dims import Dim
-from nimblevm.relay.op.common import ALL, Array, Attrs, axis_index, set_axes, tensor_of
+from nimblevm.relay.op.common import ALL, Array, Attrs, axis_index, dtype_name, set_axes, tensor_of
 from nimblevm.relay.op.full import concrete_shape
 from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, register
 from nimblevm.relay.types import (
@@ -128,7 +128,7 @@ def _match_type_reference(inputs: tuple[Any, ...], attrs: MatchTypeAttrs, result
     while stack:
         match stack.pop():
             case (np.ndarray() as value, TensorType(shape=shape, dtype=dtype) as wanted):
-                fits = value.ndim == len(shape) and value.dtype.name == dtype
+                fits = value.ndim == len(shape) and dtype_name(value) == dtype
                 if not fits or any(
                     isinstance(d, int) and d != n for d, n in zip(shape, value.shape, strict=True)
                 ):
