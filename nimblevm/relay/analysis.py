@@ -1,4 +1,5 @@
-"""Questions about programs, as TVM's relay.analysis answers them: variables, calls, missing match cases.
+"""Questions about programs, as TVM's relay.analysis answers them: variables, calls, missing match
+cases.
 
 All are iterative and visit a node once, however it is shared.
 """
@@ -126,8 +127,9 @@ def unmatched_cases(
 ) -> list[Pattern]:
     """Patterns of values that no clause of `match` matches, at most `limit`; [] if it is complete.
 
-    Maranget's usefulness ("Warnings for pattern matching", 2007) over an explicit stack. A match that takes
-    more than MATCH_STEPS steps counts as incomplete, with a wildcard as the missing case.
+    Maranget's usefulness ("Warnings for pattern matching", 2007) over an explicit stack. A match
+    that takes more than MATCH_STEPS steps counts as incomplete, with a wildcard as the missing
+    case.
     """
     found: list[Pattern] = []
     rows: list[Row] = [(c.lhs, None) for c in match.clauses]
@@ -184,7 +186,9 @@ def _constructors(heads: dict[int, Constructor], module: IRModule | None) -> Ite
 
 
 def _with_fields(rows: list[Row], arity: int, tag: int | None) -> list[Row]:
-    """The rows whose first pattern fits a shape, with that pattern replaced by those of its fields."""
+    """The rows whose first pattern fits a shape, with that pattern replaced by those of its
+    fields.
+    """
     result: list[Row] = []
     for row in rows:
         assert row is not None

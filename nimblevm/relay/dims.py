@@ -1,11 +1,13 @@
 """Dim expressions: the symbolic sizes of tensor axes, and their algebra.
 
-A dim is a Python int (static) or a DimExpr. DimExprs are hash-consed in a canonical form (polynomials over
-atoms for + - *; floordiv, floormod, min, max and bcast are atoms), so `is` decides whether two dims are the
-same expression. Every DimVar denotes an integer >= 0; arithmetic is over the integers (overflow is a run-time
-error). A difference may be negative as a part of an expression, never as the size of an axis.
+A dim is a Python int (static) or a DimExpr. DimExprs are hash-consed in a canonical form
+(polynomials over atoms for + - *; floordiv, floormod, min, max and bcast are atoms), so `is`
+decides whether two dims are the same expression. Every DimVar denotes an integer >= 0; arithmetic
+is over the integers (overflow is a run-time error). A difference may be negative as a part of an
+expression, never as the size of an axis.
 
-`bcast(a, b)` is the broadcast of two sizes: b if a is 1, a if b is 1, a if equal, otherwise undefined.
+`bcast(a, b)` is the broadcast of two sizes: b if a is 1, a if b is 1, a if equal, otherwise
+undefined.
 
 Canonical form of DimOp:
 
@@ -14,8 +16,8 @@ Canonical form of DimOp:
     min max bcast   two or more arguments in order, without doubles
     floordiv floormod   (a, b)
 
-An expression has at most MAX_NODES nodes and MAX_DEPTH levels; whatever would be larger becomes a fresh
-unknown, which keeps every function here bounded and the passes that call them linear.
+An expression has at most MAX_NODES nodes and MAX_DEPTH levels; whatever would be larger becomes a
+fresh unknown, which keeps every function here bounded and the passes that call them linear.
 """
 
 from __future__ import annotations
@@ -138,7 +140,8 @@ def _term_of(dim: Dim) -> tuple[Monomial, int]:
     return (dim,), 1
 
 
-def _polynomial(dim: Dim) -> Polynomial:
+def polynomial(dim: Dim) -> Polynomial:
+    """`dim` as a sum: atoms of each term -> coefficient (() is the constant); a fresh dict."""
     if isinstance(dim, DimOp) and dim.op == "add":
         return dict(_term_of(a) for a in dim.args)
     atoms, coefficient = _term_of(dim)
@@ -149,7 +152,8 @@ def _monomial_key(atoms: Monomial) -> SortKey:
     return tuple(a.key for a in atoms)
 
 
-def _from_polynomial(poly: Polynomial) -> Dim:
+def from_polynomial(poly: Polynomial) -> Dim:
+    """The canonical dim of a sum; zero coefficients are allowed."""
     constant = poly.get((), 0)
     terms: list[Dim] = []
     for atoms in sorted((m for m, c in poly.items() if c and m), key=_monomial_key):
@@ -167,8 +171,8 @@ def _from_polynomial(poly: Polynomial) -> Dim:
 
 def _combine(a: Dim, b: Dim, scale: int) -> Polynomial:
     """a + scale * b."""
-    poly = _polynomial(a)
-    for atoms, coefficient in _polynomial(b).items():
+    poly = polynomial(a)
+    for atoms, coefficient in polynomial(b).items():
         poly[atoms] = poly.get(atoms, 0) + scale * coefficient
     return poly
 
@@ -182,7 +186,7 @@ def add(a: Dim, b: Dim) -> Dim:
             return b
     elif isinstance(b, int) and not b:
         return a
-    return _from_polynomial(_combine(a, b, 1))
+    return from_polynomial(_combine(a, b, 1))
 
 
 def sub(a: Dim, b: Dim) -> Dim:
@@ -191,7 +195,7 @@ def sub(a: Dim, b: Dim) -> Dim:
         return a - b
     if a is b:
         return 0
-    return _from_polynomial(_combine(a, b, -1))
+    return from_polynomial(_combine(a, b, -1))
 
 
 def neg(a: Dim) -> Dim:
@@ -208,7 +212,7 @@ def mul(a: Dim, b: Dim) -> Dim:
             return b
     elif isinstance(b, int) and b == 1:
         return a
-    left, right = _polynomial(a), _polynomial(b)
+    left, right = polynomial(a), polynomial(b)
     if len(left) * len(right) > MAX_NODES:
         return DimVar()
     product: Polynomial = {}
@@ -216,21 +220,23 @@ def mul(a: Dim, b: Dim) -> Dim:
         for m2, c2 in right.items():
             atoms = tuple(sorted((*m1, *m2), key=lambda d: d.key))
             product[atoms] = product.get(atoms, 0) + c1 * c2
-    return _from_polynomial(product)
+    return from_polynomial(product)
 
 
-# --- bounds and comparison --------------------------------------------------------------------------
+# --- bounds and comparison ------------------------------------------------------------------------
 
 Bounds = tuple[int | None, int | None]
 
 
 def bounds(dim: Dim) -> Bounds:
-    """(lowest, highest) value that `dim` can take given that variables are >= 0; None is unbounded."""
+    """(lowest, highest) value that `dim` can take given that variables are >= 0; None is
+    unbounded.
+    """
     if isinstance(dim, int):
         return dim, dim
     if isinstance(dim, DimVar):
         return 0, None
-    return _polynomial_bounds(_polynomial(dim))
+    return _polynomial_bounds(polynomial(dim))
 
 
 def lower_bound(dim: Dim) -> int | None:
@@ -296,7 +302,8 @@ def _atom_bounds(atom: DimExpr) -> Bounds:
 def compare(a: Dim, b: Dim) -> bool | None:
     """True: proved equal. False: can never be equal. None: depends on run-time values.
 
-    Uses the canonical difference, bounds from "variables are >= 0", and divisibility (2*n is never 3).
+    Uses the canonical difference, bounds from "variables are >= 0", and divisibility (2*n is
+    never 3).
     """
     if a is b:
         return True
@@ -327,14 +334,14 @@ def at_least(a: Dim, b: Dim) -> bool:
     return low is not None and low >= 0
 
 
-# --- atoms ------------------------------------------------------------------------------------------
+# --- atoms ----------------------------------------------------------------------------------------
 
 
 def _split(a: Dim, divisor: int) -> tuple[Polynomial, Polynomial]:
     """a = divisor * quotient + rest, the rest's coefficients in [0, divisor)."""
     quotient: Polynomial = {}
     rest: Polynomial = {}
-    for atoms, coefficient in _polynomial(a).items():
+    for atoms, coefficient in polynomial(a).items():
         q, r = divmod(coefficient, divisor)
         if q:
             quotient[atoms] = q
@@ -358,9 +365,9 @@ def floordiv(a: Dim, b: Dim) -> Dim:
         if b > 0:
             quotient, rest = _split(a, b)
             if _within(rest, b):
-                return _from_polynomial(quotient)
-            remaining = _make("floordiv", (_from_polynomial(rest), b))
-            return add(_from_polynomial(quotient), remaining)
+                return from_polynomial(quotient)
+            remaining = _make("floordiv", (from_polynomial(rest), b))
+            return add(from_polynomial(quotient), remaining)
     elif (lower_bound(b) or 0) > 0:
         if a is b:
             return 1
@@ -378,7 +385,7 @@ def floormod(a: Dim, b: Dim) -> Dim:
             return a % b
         if b > 0:
             rest = _split(a, b)[1]
-            value = _from_polynomial(rest)
+            value = from_polynomial(rest)
             if isinstance(value, int) or _within(rest, b):
                 return value
             return _make("floormod", (value, b))
@@ -428,8 +435,9 @@ def max_(a: Dim, b: Dim) -> Dim:
 def bcast(a: Dim, b: Dim) -> Dim:
     """The broadcast of two sizes: ValueError if no values can fit.
 
-    A dim that is certainly not 1 decides alone (`?` with 5 is 5): whoever uses it must see to it that the
-    other one is 1 or equal. Two that may be 1 give the expression bcast(a, b), whose evaluation checks.
+    A dim that is certainly not 1 decides alone (`?` with 5 is 5): whoever uses it must see to it
+    that the other one is 1 or equal. Two that may be 1 give the expression bcast(a, b), whose
+    evaluation checks.
     """
     if a is b or (isinstance(b, int) and b == 1):
         return a
@@ -451,7 +459,7 @@ def bcast(a: Dim, b: Dim) -> Dim:
     return flat[0] if len(flat) == 1 else _make("bcast", tuple(sorted(flat, key=_key_of)))
 
 
-# --- traversal ----------------------------------------------------------------------------------------
+# --- traversal ------------------------------------------------------------------------------------
 
 _BUILD: dict[str, Callable[[Dim, Dim], Dim]] = {
     "add": add,
@@ -508,8 +516,8 @@ def substitute(dim: Dim, mapping: Mapping[DimVar, Dim]) -> Dim:
 def evaluate(dim: Dim, env: Mapping[DimVar, int]) -> int:
     """The value of a dim. KeyError for a variable without a value.
 
-    Raises what the machine raises: DimOverflow outside int64, DivisionByZero, ShapeMismatch where bcast is
-    undefined. Depth is bounded by MAX_DEPTH.
+    Raises what the machine raises: DimOverflow outside int64, DivisionByZero, ShapeMismatch where
+    bcast is undefined. Depth is bounded by MAX_DEPTH.
     """
     if isinstance(dim, int):
         return dim
@@ -545,65 +553,3 @@ def _apply(op: str, a: int, b: int) -> int:
                 raise DivisionByZero("dim expression divides by zero")
             return a // b if op == "floordiv" else a % b
     raise ValueError(f"unknown dim operation {op!r}")
-
-
-class DimFacts:
-    """What is known of dims at a place: which variables are bound, and equalities assumed on top.
-
-    bound   variables whose number is known there (bound by DimOf, a parameter, or computed from such)
-
-    `assume_equal` keeps a triangular substitution (a union-find whose classes may hold one expression):
-    a variable stands for an int, an older variable or an expression that does not mention it.
-    """
-
-    def __init__(self, bound: Iterable[DimVar] = ()) -> None:
-        self.bound: set[DimVar] = set(bound)
-        self._stands_for: dict[DimVar, Dim] = {}
-        self._zero: set[Dim] = set()
-
-    def normal(self, dim: Dim) -> Dim:
-        """`dim` with every variable replaced by the representative of its class."""
-        mapping = self._stands_for
-        while mapping and any(v in mapping for v in free_vars(dim)):
-            dim = substitute(dim, mapping)
-        return dim
-
-    def compare(self, a: Dim, b: Dim) -> bool | None:
-        """As dims.compare, under the assumed equalities."""
-        if a is b:
-            return True
-        result = compare(self.normal(a), self.normal(b))
-        if result is None and self._zero:
-            left, right = self.normal(a), self.normal(b)
-            zeros = {self.normal(z) for z in self._zero}
-            if sub(left, right) in zeros or sub(right, left) in zeros:
-                return True
-        return result
-
-    def assume_equal(self, a: Dim, b: Dim) -> None:
-        """Add the fact a == b. ValueError if it contradicts what is known."""
-        left, right = self.normal(a), self.normal(b)
-        verdict = compare(left, right)
-        if verdict:
-            return
-        if verdict is False:
-            raise ValueError(f"{a!r} can't equal {b!r}")
-        difference = sub(left, right)
-        solved = _solve(difference)
-        if solved is None:
-            self._zero.add(difference)
-        else:
-            self._stands_for[solved[0]] = solved[1]
-
-
-def _solve(difference: Dim) -> tuple[DimVar, Dim] | None:
-    """A variable with coefficient +-1 that occurs once in `difference` == 0, and its value: the newest one."""
-    poly = _polynomial(difference)
-    for atoms in sorted(poly, key=_monomial_key, reverse=True):
-        if len(atoms) != 1 or not isinstance(atoms[0], DimVar) or abs(poly[atoms]) != 1:
-            continue
-        var = atoms[0]
-        rest = _from_polynomial({m: -c * poly[atoms] for m, c in poly.items() if m is not atoms})
-        if var not in free_vars(rest):
-            return var, rest
-    return None

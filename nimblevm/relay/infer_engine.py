@@ -1,17 +1,19 @@
-"""The walk of type inference: types for the nodes of functions, over one explicit stack (see infer_type.py)."""
+"""The walk of type inference: types for the nodes of functions, over one explicit stack (see
+infer_type.py).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from nimblevm.relay import dims
 from nimblevm.relay.analysis import pattern_text, unmatched_cases
-from nimblevm.relay.dims import Dim, DimOp, DimVar
+from nimblevm.relay.dims import Dim, DimVar
+from nimblevm.relay.infer_patterns import PatternTyper, check_parameter_dims
 from nimblevm.relay.infer_recognise import same_unknowns
+from nimblevm.relay.instantiate import Instantiation
 from nimblevm.relay.ir import (
     Call,
-    Clause,
     Constant,
     Constructor,
     Expr,
@@ -21,11 +23,6 @@ from nimblevm.relay.ir import (
     IRModule,
     Let,
     Match,
-    Pattern,
-    PatternConstructor,
-    PatternTuple,
-    PatternVar,
-    PatternWildcard,
     RefCreate,
     RefRead,
     RefWrite,
@@ -35,15 +32,12 @@ from nimblevm.relay.ir import (
     Var,
 )
 from nimblevm.relay.op.registry import Op
-from nimblevm.relay.text import dim_text
 from nimblevm.relay.type_context import InferContext
-from nimblevm.relay.type_errors import Note, name_of, show, type_error
+from nimblevm.relay.type_errors import Note, call_error, count_text, name_of, show, type_error
 from nimblevm.relay.types import (
-    HAS_DIM,
     HAS_HOLE,
     UNIT,
     FuncType,
-    GlobalTypeVar,
     IncompleteType,
     RefType,
     TupleType,
@@ -52,9 +46,8 @@ from nimblevm.relay.types import (
     holes,
     scalar_type,
     substitute,
-    value_tensors,
 )
-from nimblevm.relay.unify import HoleKind, Instantiation, Solver, TypeMismatch
+from nimblevm.relay.unify import HoleKind, Solver, TypeMismatch
 
 _BOOL = scalar_type("bool")
 _EVERYTHING = 1 << 62  # a mark behind every rigid dim
@@ -82,6 +75,7 @@ class Inference:
         self._waiting: dict[IncompleteType, list[tuple[Callable[[Any], Type | None], Expr]]] = {}
         self._ready: list[tuple[Callable[[Any], Type | None], Expr]] = []
         self._open: dict[Expr, IncompleteType] = {}
+        self._patterns = PatternTyper(module, self.solver, self.types, self._recognise)
         self._claimed: set[DimVar] = set()
         self._opened: dict[Function, FuncType] = {}
         self._scopes: list[int] = []
@@ -118,7 +112,7 @@ class Inference:
         self._globals[var] = found
         self._function = ""
 
-    # --- driving -------------------------------------------------------------------------------------
+    # --- driving ----------------------------------------------------------------------------------
 
     def run(self, root: Expr) -> Type:
         """Type `root` and everything under it."""
@@ -146,15 +140,15 @@ class Inference:
             if node not in self._open:
                 continue
             self.solver.fresh.clear()
-            found = action(node)
-            if found is not None:
-                hole = self._open.pop(node)
-                found = self._recognise(node, found)
-                try:
+            try:
+                found = action(node)
+                if found is not None:
+                    hole = self._open.pop(node)
+                    found = self._recognise(node, found)
                     self.solver.settle(hole, found)
-                except TypeMismatch as mismatch:
-                    raise self._error(mismatch.reason, node) from None
-                self.types[node] = found
+                    self.types[node] = found
+            except TypeMismatch as mismatch:
+                raise self._error(mismatch.reason, node) from None
 
     @property
     def unfinished(self) -> list[Expr]:
@@ -166,7 +160,10 @@ class Inference:
         fresh = self.solver.fresh
         if fresh:
             fresh.clear()
-        found = action(node)
+        try:
+            found = action(node)
+        except TypeMismatch as mismatch:
+            raise self._error(mismatch.reason, node) from None
         if found is None:
             hole = self.solver.hole(HoleKind.RESULT)
             self._open[node] = hole
@@ -205,7 +202,7 @@ class Inference:
             self.type_args[node] = tuple(substitute(t, None, usable) for t in args)
         return substitute(found, None, usable)
 
-    # --- errors ----------------------------------------------------------------------------------------
+    # --- errors -----------------------------------------------------------------------------------
 
     def _error(self, message: str, node: Expr, notes: Iterable[Note] = ()) -> Exception:
         where = f" (in @{self._function})" if self._function and node.span is None else ""
@@ -215,7 +212,7 @@ class Inference:
         shown = show(self.solver.resolve(self.types[expr])) if expr in self.types else "?"
         return expr.span, f"{text or name_of(expr)} has type {shown}"
 
-    # --- leaves ----------------------------------------------------------------------------------------
+    # --- leaves -----------------------------------------------------------------------------------
 
     def _enter_var(self, var: Var) -> None:
         annotation = var.type_annotation
@@ -242,20 +239,19 @@ class Inference:
         return found
 
     def _enter_constructor(self, node: Constructor) -> None:
-        self.types[node] = constructor_type(node, self._definition(node.belong_to, node))
-
-    def _definition(self, header: GlobalTypeVar, node: Expr | Pattern) -> TypeData:
-        found = self.module.type_definitions.get(header)
-        if found is None:
-            raise type_error(f"the module has no type {header.name_hint}", node.span)
-        return found
+        definition = self.module.type_definitions.get(node.belong_to)
+        if definition is None:
+            raise self._error(f"the module has no type {node.belong_to.name_hint}", node)
+        self.types[node] = constructor_type(node, definition)
 
     def _enter_op(self, node: Op) -> None:
+        # Whoever waits for it is on the stack, and has a place.
+        user = next((i[1] for i in reversed(self._stack) if isinstance(i, tuple)), node)
         raise self._error(
-            f"operator {node.name} is no value; wrap it: fn (%x) {{ {node.name}(%x) }}", node
+            f"operator {node.name} is no value; wrap it: fn (%x) {{ {node.name}(%x) }}", user
         )
 
-    # --- calls -----------------------------------------------------------------------------------------
+    # --- calls ------------------------------------------------------------------------------------
 
     def _enter_call(self, node: Call) -> None:
         stack = self._stack
@@ -290,14 +286,15 @@ class Inference:
         op = node.op
         assert isinstance(op, Op)
         if len(args) != len(op.args):
-            wanted = ", ".join(op.args)
-            raise self._error(
-                f"{op.name} takes {len(op.args)} arguments ({wanted}), got {len(args)}", node
-            )
+            wanted = count_text(len(op.args), f"argument ({', '.join(op.args)})")
+            raise self._error(f"{op.name} takes {wanted}, got {len(args)}", node)
         context = self._context
         context.enter(node, args)
         try:
-            return op.relation(context, args, node.attrs)
+            result = op.relation(context, args, node.attrs)
+            if op.name == "vm.match_type":
+                self.solver.add_rigid_of(result)
+            return result
         except (ValueError, ArithmeticError) as fault:
             raise context.fail(str(fault)) from fault
 
@@ -318,7 +315,8 @@ class Inference:
             )
         if len(args) != len(callee.arg_types):
             raise self._error(
-                f"{name_of(node.op)} takes {len(callee.arg_types)} arguments, got {len(args)}",
+                f"{name_of(node.op)} takes {count_text(len(callee.arg_types), 'argument')}, "
+                f"got {len(args)}",
                 node,
                 [self._note(node.op)],
             )
@@ -337,27 +335,17 @@ class Inference:
         return call.result(claimed=not known)
 
     def _call_error(self, node: Call, callee: FuncType, mismatch: TypeMismatch) -> Exception:
-        position = mismatch.argument or 0
-        arg = node.args[position]
-        function = self._function_of(node.op)
-        if function is not None:
-            param = function.params[position]
-            name, place = f"parameter %{param.name_hint}", param.span or function.span
-        else:
-            name, place = f"argument {position}", node.op.span
-        wanted = show(self.solver.resolve(callee.arg_types[position]))
-        notes = [
-            self._note(arg, f"argument {position} ({name_of(arg)})"),
-            (place, f"{name} of {name_of(node.op)} has type {wanted}"),
-        ]
-        return self._error(f"{mismatch.reason}, for {name} of {name_of(node.op)}", node, notes)
-
-    def _function_of(self, op: Expr) -> Function | None:
+        op, position = node.op, mismatch.argument or 0
+        function = op if isinstance(op, Function) else None
         if isinstance(op, GlobalVar) and op in self.module:
-            return self.module.function(op)
-        return op if isinstance(op, Function) else None
+            function = self.module.function(op)
+        wanted = self.solver.resolve(callee.arg_types[position])
+        given = self._note(
+            node.args[position], f"argument {position} ({name_of(node.args[position])})"
+        )
+        return call_error(node, position, mismatch.reason, function, wanted, given)
 
-    # --- let -------------------------------------------------------------------------------------------
+    # --- let --------------------------------------------------------------------------------------
 
     def _enter_let(self, node: Let) -> None:
         value = node.value
@@ -398,7 +386,7 @@ class Inference:
         self.types[node] = self.types[node.body]
         self.order.append(node)
 
-    # --- functions -------------------------------------------------------------------------------------
+    # --- functions --------------------------------------------------------------------------------
 
     def _open_function(self, node: Function) -> FuncType:
         """The type of a function before its body is seen; its parameters get theirs."""
@@ -423,36 +411,11 @@ class Inference:
         mark = solver.mark()
         self._marks.setdefault(node, mark)
         self._scopes.append(mark)
-        self._check_parameter_dims(node, opened)
+        check_parameter_dims(node, opened.arg_types, solver.rigid)
         for type_ in opened.arg_types:
             solver.add_rigid_of(type_)
         self._stack.append((self._leave_function, node))
         self._stack.append(node.body)
-
-    def _check_parameter_dims(self, node: Function, opened: FuncType) -> None:
-        """A dim that parameters name only inside larger expressions could not be bound."""
-        exact: set[DimVar] = set()
-        inside: dict[DimVar, tuple[Var, Dim]] = {}
-        for param, type_ in zip(node.params, opened.arg_types, strict=True):
-            if not type_.flags & HAS_DIM:
-                continue
-            for tensor in value_tensors(type_):
-                for dim in tensor.shape:
-                    if isinstance(dim, DimVar):
-                        exact.add(dim)
-                    elif isinstance(dim, DimOp):
-                        for var in dims.free_vars(dim):
-                            inside.setdefault(var, (param, dim))
-        if not inside:
-            return
-        exact.update(var for _, var in node.attrs.get("dim_params", ()))
-        for var, (param, dim) in inside.items():
-            if var not in exact and var not in self.solver.rigid:
-                raise type_error(
-                    f"dim {dim_text(var)} of parameter %{param.name_hint} occurs only inside {dim_text(dim)}; "
-                    f"some parameter must have an axis that is exactly {dim_text(var)}",
-                    param.span or node.span,
-                )
 
     def _leave_function(self, node: Function) -> None:
         solver = self.solver
@@ -481,7 +444,7 @@ class Inference:
         )
         self.order.append(node)
 
-    # --- branches ---------------------------------------------------------------------------------------
+    # --- branches ---------------------------------------------------------------------------------
 
     def _enter_if(self, node: If) -> None:
         self._stack.extend(
@@ -511,7 +474,7 @@ class Inference:
 
     def _type_if(self, node: If) -> Type:
         return self._join_all(
-            node, [("true branch", node.true_branch), ("false branch", node.false_branch)]
+            node, [("the true branch", node.true_branch), ("the false branch", node.false_branch)]
         )
 
     def _join_all(self, node: Expr, branches: list[tuple[str, Expr]]) -> Type:
@@ -521,7 +484,7 @@ class Inference:
             try:
                 result = self.solver.join(result, self.types[branch])
             except TypeMismatch as mismatch:
-                notes = [self._note(first, f"the {first_name}"), self._note(branch, f"the {name}")]
+                notes = [self._note(first, first_name), self._note(branch, name)]
                 raise self._error(f"the branches differ: {mismatch.reason}", node, notes) from None
         return result
 
@@ -532,8 +495,9 @@ class Inference:
         found = self.solver.resolve(self.types[node.data])
         if not node.clauses:
             raise self._error("a match needs at least one clause", node)
+        notes = [self._note(node.data)]
         for clause in node.clauses:
-            self._bind_pattern(node, clause, found)
+            self._patterns.bind(clause.lhs, found, notes)
         if node.complete:
             missing = unmatched_cases(node, self.module)
             if missing:
@@ -542,7 +506,7 @@ class Inference:
                     + ", ".join(map(pattern_text, missing))
                     + " (add them, or write match?)",
                     node,
-                    [self._note(node.data)],
+                    notes,
                 )
         self._stack.append((self._leave_match, node))
         self._stack.extend(clause.rhs for clause in reversed(node.clauses))
@@ -551,85 +515,11 @@ class Inference:
         self._finish(node, self._type_match)
 
     def _type_match(self, node: Match) -> Type:
-        return self._join_all(node, [(f"clause {i}", c.rhs) for i, c in enumerate(node.clauses)])
+        return self._join_all(
+            node, [(f"clause {i + 1}", c.rhs) for i, c in enumerate(node.clauses)]
+        )
 
-    def _bind_pattern(self, node: Match, clause: Clause, data: Type) -> None:
-        """Type the variables of a pattern. `inside`: the value comes out of a constructor."""
-        stack: list[tuple[Pattern, Type, bool]] = [(clause.lhs, data, False)]
-        while stack:
-            pattern, type_, inside = stack.pop()
-            match pattern:
-                case PatternWildcard():
-                    pass
-                case PatternVar(var=var):
-                    self._bind_pattern_var(var, type_, inside)
-                case PatternTuple(patterns=patterns):
-                    fields = self._tuple_fields(pattern, type_, len(patterns))
-                    stack.extend((p, f, inside) for p, f in zip(patterns, fields, strict=True))
-                case PatternConstructor(patterns=patterns):
-                    fields = self._constructor_fields(pattern, type_)
-                    stack.extend((p, f, True) for p, f in zip(patterns, fields, strict=True))
-                case _:
-                    raise TypeError(f"unknown pattern {type(pattern).__name__}")
-
-    def _bind_pattern_var(self, var: Var, type_: Type, inside: bool) -> None:
-        solver = self.solver
-        annotation = var.type_annotation
-        if annotation is not None:
-            try:
-                solver.flow(type_, annotation)
-            except TypeMismatch as mismatch:
-                raise type_error(
-                    f"{mismatch.reason}, for pattern %{var.name_hint}", var.span
-                ) from None
-            self.types[var] = annotation
-            solver.add_rigid_of(annotation)
-            return
-        if inside:
-            solver.fresh.clear()
-            type_ = self._recognise(var, solver.extract(type_))
-            solver.add_rigid_of(type_)
-        self.types[var] = type_
-
-    def _tuple_fields(self, pattern: PatternTuple, type_: Type, count: int) -> tuple[Type, ...]:
-        type_ = self.solver.prune(type_)
-        if isinstance(type_, IncompleteType):
-            opened = TupleType([self.solver.hole() for _ in range(count)])
-            self.solver.bind(type_, opened)
-            return opened.fields
-        if not isinstance(type_, TupleType) or len(type_.fields) != count:
-            raise type_error(
-                f"a pattern of {count} fields can't match a value of type {show(type_)}",
-                pattern.span,
-            )
-        return type_.fields
-
-    def _constructor_fields(self, pattern: PatternConstructor, type_: Type) -> tuple[Type, ...]:
-        constructor = pattern.constructor
-        definition = self._definition(constructor.belong_to, pattern)
-        type_ = self.solver.prune(type_)
-        if isinstance(type_, IncompleteType):
-            opened = TypeCall(definition.header, [self.solver.hole() for _ in definition.type_vars])
-            self.solver.bind(type_, opened)
-            type_ = opened
-        if not isinstance(type_, TypeCall) or type_.func is not constructor.belong_to:
-            raise type_error(
-                f"constructor {constructor.name_hint} of {constructor.belong_to.name_hint} can't match "
-                f"a value of type {show(type_)}",
-                pattern.span,
-            )
-        if len(pattern.patterns) != len(constructor.inputs):
-            raise type_error(
-                f"constructor {constructor.name_hint} has {len(constructor.inputs)} fields, "
-                f"the pattern {len(pattern.patterns)}",
-                pattern.span,
-            )
-        if not definition.type_vars:
-            return constructor.inputs
-        mapping = dict(zip(definition.type_vars, type_.args, strict=True))
-        return tuple(substitute(t, mapping) for t in constructor.inputs)
-
-    # --- tuples and refs ---------------------------------------------------------------------------------
+    # --- tuples and refs --------------------------------------------------------------------------
 
     def _enter_tuple(self, node: Tuple) -> None:
         self._stack.append((self._leave_tuple, node))
@@ -672,7 +562,8 @@ class Inference:
         self._finish(node, self._type_ref_create)
 
     def _type_ref_create(self, node: RefCreate) -> Type:
-        # Later writes may store other sizes: only an annotation claims an unknown dim of the content.
+        # Later writes may store other sizes: only an annotation claims an unknown dim of the
+        # content.
         return RefType(
             self.solver.forget_dims(self.solver.resolve(self.types[node.value]), static=False)
         )

@@ -26,7 +26,7 @@ from nimblevm.relay.ir import (
     Var,
 )
 from nimblevm.relay.type_errors import name_of, show, type_error
-from nimblevm.relay.types import HAS_HOLE, Type
+from nimblevm.relay.types import HAS_HOLE, IncompleteType, Type
 
 
 class Rebuilder:
@@ -91,7 +91,8 @@ class Rebuilder:
                     notes.append(
                         (arg.span, f"argument {index} ({name_of(arg)}) has type {show(found)}")
                     )
-        message = f"can't infer the type of {name_of(node)}: it is {show(resolved)}; annotate it"
+        partly = "" if isinstance(resolved, IncompleteType) else f" beyond {show(resolved)}"
+        message = f"can't infer the type of {name_of(node)}{partly}; annotate it"
         raise type_error(message, node.span, notes)
 
     def _var(self, node: Var, *, annotate: bool = False) -> Var:
@@ -113,7 +114,7 @@ class Rebuilder:
         self.new[node] = made
         return made
 
-    # --- one builder per kind ----------------------------------------------------------------------
+    # --- one builder per kind ---------------------------------------------------------------------
 
     def _call(self, node: Call, type_: Type) -> Expr:
         get = self.new.get

@@ -40,6 +40,10 @@ def _match(
             if a in fresh and a not in mapping and b not in taken:
                 mapping[a] = b
                 taken.add(b)
-        elif isinstance(a, DimOp) and isinstance(b, DimOp):
-            if a.op == b.op and len(a.args) == len(b.args):
-                stack.extend(zip(a.args, b.args, strict=True))
+        elif (
+            isinstance(a, DimOp)
+            and isinstance(b, DimOp)
+            and a.op == b.op
+            and len(a.args) == len(b.args)
+        ):
+            stack.extend(zip(a.args, b.args, strict=True))

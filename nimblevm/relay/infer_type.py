@@ -1,19 +1,22 @@
 """Type inference: IRModule -> IRModule with every type filled in.
 
     before:  def @main(%x: Tensor[(?n, 300), float32]) { let %y = nn.dense(%x, %w); tanh(%y) }
-    after:   the same with checked_type on every node, and -> Tensor[(?n, 512), float32] as its result
+    after:   the same with checked_type on every node, and -> Tensor[(?n, 512), float32] as its
+    result
 
-One walk types the nodes (explicit stack, each node once, however it is shared), with holes (unify.py) for what
-is not annotated; relations of operators whose arguments are not known yet wait for the holes they need. A second
-walk in the same order builds new nodes where a type is new. A node whose type is right already is kept, so
-inferring twice changes nothing, and unknowns that inference made earlier are recognised again.
+One walk types the nodes (explicit stack, each node once, however it is shared), with holes
+(unify.py) for what is not annotated; relations of operators whose arguments are not known yet
+wait for the holes they need. A second walk in the same order builds new nodes where a type is
+new. A node whose type is right already is kept, so inferring twice changes nothing, and unknowns
+that inference made earlier are recognised again.
 
-Leaves that are shared by the whole module keep no type: `GlobalVar` (its function's FuncType), `Op`,
-`Constructor` (`constructor_type`). Everything else has a checked_type without holes afterwards.
+Leaves that are shared by the whole module keep no type: `GlobalVar` (its function's FuncType),
+`Op`, `Constructor` (`constructor_type`). Everything else has a checked_type without holes
+afterwards.
 
-What inference can't decide about dims is allowed here; insert_checks makes it a check (type_context.py).
-Algorithm: Hindley-Milner with explicit generics, as Relay; dims as DESIGN "Dims".
-Cost: O(nodes) steps.
+What inference can't decide about dims is allowed here; insert_checks makes it a check
+(type_context.py). Algorithm: Hindley-Milner with explicit generics, as Relay; dims as DESIGN
+"Dims". Cost: O(nodes) steps.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ from nimblevm.relay.types import FuncType, Type
 def infer_type(mod: IRModule) -> IRModule:
     """A module with all types; functions that were typed already are kept.
 
-    Raises RelayTypeError, whose message shows every place involved, what was expected and what came.
+    Raises RelayTypeError, whose message shows every place involved, what was expected and what
+    came.
     """
     engine = Inference(mod)
     for var, function in mod.functions.items():
@@ -70,7 +74,9 @@ def infer_type_of(expr: Expr, mod: IRModule | None = None) -> Type:
 
 
 def signature(var: GlobalVar, mod: IRModule) -> FuncType:
-    """The type of a global function from its annotations; ValueError if they are not complete (infer first)."""
+    """The type of a global function from its annotations; ValueError if they are not complete
+    (infer first).
+    """
     function = mod.function(var)
     params = [p.checked_type for p in function.params]
     if not is_complete(function.ret_type) or None in params:
@@ -96,7 +102,9 @@ def _signed(function: Function) -> bool:
 
 
 def _by_dependency(mod: IRModule) -> list[GlobalVar]:
-    """The functions without a complete signature, callees first (cycles are cut where they are met)."""
+    """The functions without a complete signature, callees first (cycles are cut where they are
+    met).
+    """
     order: list[GlobalVar] = []
     entered: set[GlobalVar] = set()
     open_ = [v for v, f in mod.functions.items() if not _signed(f)]

@@ -1,11 +1,13 @@
-"""The TypeContext that operators' relations run in, and what the compiler asks about types after inference.
+"""The TypeContext that operators' relations run in, and what the compiler asks about types after
+inference.
 
 InferContext       proved and undecided demands pass, refuted ones are located errors
-RecordingContext   the same, and keeps the undecided demands: insert_checks makes run-time checks of them
+RecordingContext   the same, and keeps the undecided demands: insert_checks makes run-time checks
+of them
 
 demands(call, arg_types)            undecided demands of one operator call
-narrowing(actual, expected, facts)  where a value that flows somewhere must be checked or binds a dim
-instantiate(signature, arg_types)   the dims and type arguments of one call of a function
+narrowing(actual, expected, facts)  where a value that flows somewhere must be checked or binds a
+dim instantiate(signature, arg_types)   the dims and type arguments of one call of a function
 """
 
 from __future__ import annotations
@@ -18,13 +20,15 @@ import numpy as np
 
 from nimblevm.errors import RelayTypeError
 from nimblevm.relay import dims
-from nimblevm.relay.dims import Dim, DimExpr, DimFacts, DimVar
+from nimblevm.relay.dim_facts import DimFacts
+from nimblevm.relay.dims import Dim, DimExpr, DimVar
+from nimblevm.relay.instantiate import Instantiation
 from nimblevm.relay.ir import Call, Constant, Expr, Tuple
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.text import dim_text
 from nimblevm.relay.type_errors import Note, name_of, show, type_error
 from nimblevm.relay.types import FuncType, TensorType, TupleType, Type, TypeVar
-from nimblevm.relay.unify import Instantiation, Solver, TypeMismatch
+from nimblevm.relay.unify import Solver, TypeMismatch
 
 Arg = int | tuple[int, int]
 
@@ -35,7 +39,8 @@ class Demand:
 
     arg    the operand: a position, or (position, field) for a field of a tuple operand
     axis   and dim: axis `axis` of the operand must equal `dim`
-    shape  instead of these: each axis of the operand, aligned right with `shape`, must be 1 or equal
+    shape  instead of these: each axis of the operand, aligned right with `shape`, must be 1 or
+    equal
     """
 
     arg: Arg
@@ -49,7 +54,8 @@ class Narrowing:
     """An axis whose actual dim is not known to be the expected one.
 
     path      field numbers from the value to the tensor (through tuples)
-    binds     True: `expected` is a variable without a number so far; this value gives it one (DimOf).
+    binds     True: `expected` is a variable without a number so far; this value gives it one
+    (DimOf).
               False: compare at run time (CheckDim).
     """
 
@@ -61,7 +67,9 @@ class Narrowing:
 
 
 class InferContext:
-    """Implements op.registry.TypeContext. One object serves many calls: `enter` points it at the next."""
+    """Implements op.registry.TypeContext. One object serves many calls: `enter` points it at the
+    next.
+    """
 
     def __init__(self, solver: Solver | None = None) -> None:
         self._solver = solver if solver is not None else Solver()
@@ -76,7 +84,7 @@ class InferContext:
     def undecided(self, demand: Demand) -> None:
         """A demand that only run time can decide."""
 
-    # --- what relations call ------------------------------------------------------------------------
+    # --- what relations call ----------------------------------------------------------------------
 
     def fail(self, message: str, arg: Arg | None = None) -> RelayTypeError:
         """A located RelayTypeError to raise."""
@@ -103,7 +111,8 @@ class InferContext:
         if verdict is False:
             axis_number = axis if axis >= 0 else axis + len(found.shape)
             raise self._refuted(
-                f"dim mismatch on axis {axis_number} of {self.argument_name(arg)} of {self._name()}: "
+                f"dim mismatch on axis {axis_number} of {self.argument_name(arg)} of "
+                f"{self._name()}: "
                 f"expected {dim_text(dim)}, got {dim_text(actual)}",
                 arg,
                 dim,
@@ -147,7 +156,9 @@ class InferContext:
 
     @staticmethod
     def _must_check(dim: Dim, out: Dim) -> bool:
-        """Whether an axis may be neither 1 nor `out`. Parts of a bcast are checked where it is computed."""
+        """Whether an axis may be neither 1 nor `out`. Parts of a bcast are checked where it is
+        computed.
+        """
         if dim is out or (isinstance(dim, int) and dim == 1) or dims.compare(dim, out):
             return False
         return not (isinstance(out, DimExpr) and dims.bcast(dim, out) is out) or (
@@ -163,7 +174,7 @@ class InferContext:
         found = self._call.args[arg] if self._call is not None else None
         return found.data if isinstance(found, Constant) else None
 
-    # --- messages -----------------------------------------------------------------------------------
+    # --- messages ---------------------------------------------------------------------------------
 
     def _name(self) -> str:
         return name_of(self._call.op) if self._call is not None else "the operator"
@@ -174,6 +185,18 @@ class InferContext:
             found = found.fields[arg[1]]
         if not isinstance(found, TensorType):
             raise self.fail(f"{self.argument_name(arg)} must be a tensor", arg)
+        return found
+
+    def _tensors(self) -> list[Arg]:
+        """The operands that are tensors, fields of tuples among them."""
+        found: list[Arg] = []
+        for position, type_ in enumerate(self._args):
+            if isinstance(type_, TensorType):
+                found.append(position)
+            elif isinstance(type_, TupleType):
+                found.extend(
+                    (position, i) for i, f in enumerate(type_.fields) if isinstance(f, TensorType)
+                )
         return found
 
     def _expr(self, arg: Arg) -> Expr | None:
@@ -209,14 +232,16 @@ class InferContext:
     def _refuted(
         self, message: str, arg: Arg, dim: Dim | None, also: Arg | None = None
     ) -> RelayTypeError:
-        """An error about `arg`, with the other operand that `dim` came from where one can be found."""
+        """An error about `arg`, with the other operand that `dim` came from where one can be
+        found.
+        """
         notes = [self._argument_note(arg)]
         if also is not None and also != arg:
             notes.append(self._argument_note(also))
         elif dim is not None:
-            for position, other in enumerate(self._args):
-                if position != arg and isinstance(other, TensorType) and dim in other.shape:
-                    notes.append(self._argument_note(position))
+            for other in self._tensors():
+                if other != arg and dim in self._tensor(other).shape:
+                    notes.append(self._argument_note(other))
                     break
         return type_error(message, self._call.span if self._call is not None else None, notes)
 
@@ -296,9 +321,10 @@ def result_over_axes(call: Call, arg_types: tuple[Type, ...]) -> tuple[Type, dic
 def narrowing(actual: Type, expected: Type, facts: DimFacts | None = None) -> list[Narrowing]:
     """Where a value of type `actual` that flows to `expected` must be checked or binds a dim.
 
-    Only tensors of the value itself count, through tuples; what lies in ADTs, refs and closures is checked
-    when it comes out. `facts.bound` are the variables that have a number already; a variable of `expected` outside
-    of it is bound by its first axis in the result and checked on the others. Both types have one structure.
+    Only tensors of the value itself count, through tuples; what lies in ADTs, refs and closures
+    is checked when it comes out. `facts.bound` are the variables that have a number already; a
+    variable of `expected` outside of it is bound by its first axis in the result and checked on
+    the others. Both types have one structure.
     """
     facts = facts if facts is not None else DimFacts()
     found: list[Narrowing] = []
@@ -334,7 +360,9 @@ class Instance:
 
 
 def instantiate(signature: FuncType, arg_types: Sequence[Type]) -> Instance:
-    """Instantiate a global function's signature at argument types. TypeMismatch if they can't fit."""
+    """Instantiate a global function's signature at argument types. TypeMismatch if they can't
+    fit.
+    """
     solver = Solver()
     if len(arg_types) != len(signature.arg_types):
         raise TypeMismatch(f"expected {len(signature.arg_types)} arguments, got {len(arg_types)}")
@@ -346,6 +374,6 @@ def instantiate(signature: FuncType, arg_types: Sequence[Type]) -> Instance:
 
 
 __all__ = [
-    "Arg", "Demand", "DimFacts", "InferContext", "Instance", "Narrowing", "RecordingContext", "demands",
-    "instantiate", "narrowing", "result_over_axes",
+    "Arg", "Demand", "DimFacts", "InferContext", "Instance", "Narrowing", "RecordingContext",
+    "demands", "instantiate", "narrowing", "result_over_axes",
 ]  # fmt: skip

@@ -1,7 +1,8 @@
-"""Relay types, hash-consed: two structurally equal types are the same object (compare with `is` or `==`).
+"""Relay types, hash-consed: two structurally equal types are the same object (compare with `is`
+or `==`).
 
-TypeVar and IncompleteType are compared by identity. A shape is a tuple of dims (see dims.py): Python ints
-and DimExpr objects. Types never refer to expressions.
+TypeVar and IncompleteType are compared by identity. A shape is a tuple of dims (see dims.py):
+Python ints and DimExpr objects. Types never refer to expressions.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ HAS_HOLE, HAS_DIM, HAS_TYPE_VAR = 1, 2, 4
 
 
 class Type:
-    """Base of all types. Subclasses list their parts in `_fields`; construction interns the object."""
+    """Base of all types. Subclasses list their parts in `_fields`; construction interns the
+    object.
+    """
 
     __slots__ = ("__weakref__", "flags")
     flags: int
@@ -219,7 +222,8 @@ def with_parts(type_: Type, new: tuple[Type, ...]) -> Type:
 
 
 def transform(root: Type, leaf: Callable[[Type], Type], mask: int) -> Type:
-    """`root` with every leaf (tensor, type variable, hole) that has a flag of `mask` replaced by leaf(it).
+    """`root` with every leaf (tensor, type variable, hole) that has a flag of `mask` replaced by
+    leaf(it).
 
     Each distinct component is visited once; iterative, because types nest as deep as programs do.
     """
@@ -248,7 +252,8 @@ def transform(root: Type, leaf: Callable[[Type], Type], mask: int) -> Type:
 
 
 def transform_each(root: Type, leaf: Callable[[Type], Type], mask: int | None = None) -> Type:
-    """As `transform`, but `leaf` is called for every occurrence: for leaves that become fresh unknowns.
+    """As `transform`, but `leaf` is called for every occurrence: for leaves that become fresh
+    unknowns.
 
     mask None visits all leaves. Cost: the size of the type written out as a tree.
     """
@@ -324,7 +329,9 @@ def holes(type_: Type) -> tuple[IncompleteType, ...]:
 
 
 def value_tensors(type_: Type) -> tuple[TensorType, ...]:
-    """The tensor types of a value that are there for certain: itself, or through the fields of tuples."""
+    """The tensor types of a value that are there for certain: itself, or through the fields of
+    tuples.
+    """
     if isinstance(type_, TensorType):
         return (type_,)
     found: list[TensorType] = []

@@ -1,11 +1,12 @@
 """The unifier of type inference: holes, flows, joins and the instantiation of signatures.
 
-Types flow (`Solver.flow`): dtype, rank and structure must agree, and no dim may be refuted. A dim that can't be
-decided is allowed everywhere; insert_checks turns it into a run-time check. Where values of two types meet,
-`Solver.join` gives a type that both fit: dims that are not provably equal become a fresh unknown.
+Types flow (`Solver.flow`): dtype, rank and structure must agree, and no dim may be refuted. A dim
+that can't be decided is allowed everywhere; insert_checks turns it into a run-time check. Where
+values of two types meet, `Solver.join` gives a type that both fit: dims that are not provably
+equal become a fresh unknown.
 
-Holes are IncompleteType objects, bound at most once. Two kinds forget dims when they are bound, because what
-is known of the first type that reaches them need not hold of the next:
+Holes are IncompleteType objects, bound at most once. Two kinds forget dims when they are bound,
+because what is known of the first type that reaches them need not hold of the next:
 
     PARAMETER   a parameter without annotation: unknown dims become fresh, static ones stay
     RESULT      the result of a function or operator that is not inferred yet: all dims become fresh
@@ -16,15 +17,14 @@ Nothing here recurses on the depth of a type.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from nimblevm.relay import dims
-from nimblevm.relay.dims import Dim, DimExpr, DimOp, DimVar
+from nimblevm.relay.dims import Dim, DimExpr, DimVar
 from nimblevm.relay.text import dim_text, type_text
 from nimblevm.relay.types import (
     HAS_DIM,
     HAS_HOLE,
-    HAS_TYPE_VAR,
     FuncType,
     GlobalTypeVar,
     IncompleteType,
@@ -34,7 +34,6 @@ from nimblevm.relay.types import (
     Type,
     TypeCall,
     TypeVar,
-    free_dims,
     holes,
     parts,
     substitute,
@@ -47,7 +46,8 @@ from nimblevm.relay.types import (
 class TypeMismatch(Exception):
     """Two types that can't meet; caught by inference, which adds the places.
 
-    `reason` says what differs and where inside the type; `argument` the position of a call's argument.
+    `reason` says what differs and where inside the type; `argument` the position of a call's
+    argument.
     """
 
     def __init__(self, reason: str, argument: int | None = None) -> None:
@@ -70,7 +70,8 @@ Path = tuple[str, ...]
 class Solver:
     """The state of one inference.
 
-    rigid   dims that are one number wherever the current code can run -> position of their introduction
+    rigid   dims that are one number wherever the current code can run -> position of their
+    introduction
     fresh   unknowns made since the caller last cleared the list
     on_bind called with each hole that is bound
     """
@@ -118,7 +119,7 @@ class Solver:
             del self.rigid[var]
         del self._rigid_order[mark:]
 
-    def _outer(self, var: DimVar, mark: int) -> bool:
+    def is_outer(self, var: DimVar, mark: int) -> bool:
         position = self.rigid.get(var)
         return position is not None and position < mark
 
@@ -179,7 +180,9 @@ class Solver:
                 self.bind(made, type_)
 
     def settle(self, hole: IncompleteType, type_: Type) -> None:
-        """The exact type of a RESULT hole is known now; what was concluded from others must fit it."""
+        """The exact type of a RESULT hole is known now; what was concluded from others must fit
+        it.
+        """
         if hole in self.binding:
             self.flow(type_, self.binding[hole])
             if self.prune(type_) is not hole:
@@ -205,8 +208,8 @@ class Solver:
     def extract(self, type_: Type) -> Type:
         """The type of a value that comes out of a container: anonymous dims claim nothing.
 
-        Static and named dims stay (claims, checked at run time); only the value itself and the fields of
-        tuples are concerned, what lies in a container inside comes out later.
+        Static and named dims stay (claims, checked at run time); only the value itself and the
+        fields of tuples are concerned, what lies in a container inside comes out later.
         """
         type_ = self.resolve(type_)
         if not type_.flags & HAS_DIM:
@@ -236,7 +239,7 @@ class Solver:
             shape.append(self.fresh_dim() if anonymous else dim)
         return TensorType(shape, found.dtype)
 
-    # --- flows --------------------------------------------------------------------------------------
+    # --- flows ------------------------------------------------------------------------------------
 
     def flow(self, actual: Type, expected: Type) -> None:
         """A value of type `actual` goes where `expected` is wanted; TypeMismatch if it can't."""
@@ -278,9 +281,8 @@ class Solver:
             pairs.append((found.ret_type, wanted.ret_type, (*path, "result")))
             return pairs
         check_structure(found, wanted, path)
-        label = part_label(found)
         return [
-            (f, w, (*path, label.format(i)))
+            (f, w, (*path, part_name(found, i)))
             for i, (f, w) in enumerate(zip(parts(found), parts(wanted), strict=True))
         ]
 
@@ -325,10 +327,9 @@ class Solver:
     ) -> None:
         """One step of `join`: combine the parts if they are joined already, else ask for them."""
         check_structure(x, y, path)
-        label = part_label(x)
         below = list(zip(parts(x), parts(y), strict=True))
         waiting = [
-            (f, w, (*path, label.format(i))) for i, (f, w) in enumerate(below) if (f, w) not in done
+            (f, w, (*path, part_name(x, i))) for i, (f, w) in enumerate(below) if (f, w) not in done
         ]
         if waiting:
             stack.extend(reversed(waiting))
@@ -355,16 +356,18 @@ class Solver:
         )
 
 
-def part_label(type_: Type) -> str:
-    """How a message calls part i of a type."""
+def part_name(type_: Type, index: int) -> str:
+    """How a message calls part `index` of a type."""
     match type_:
         case TupleType():
-            return "field {}"
+            return f"field {index}"
         case RefType():
             return "content of the ref"
         case TypeCall(func=func):
-            return f"type argument {{}} of {func.name_hint}"
-    return "part {}"
+            return f"type argument {index} of {func.name_hint}"
+        case FuncType(arg_types=args):
+            return f"parameter {index}" if index < len(args) else "result"
+    return f"part {index}"
 
 
 def within(path: Path) -> str:
@@ -386,7 +389,8 @@ def flow_tensor(found: TensorType, wanted: TensorType, path: Path) -> None:
     for axis, (p, q) in enumerate(zip(found.shape, wanted.shape, strict=True)):
         if dims.compare(p, q) is False:
             raise TypeMismatch(
-                f"dim mismatch on axis {axis}{within(path)}: expected {dim_text(q)}, got {dim_text(p)}"
+                f"dim mismatch on axis {axis}{within(path)}: expected {dim_text(q)}, got "
+                f"{dim_text(p)}"
             )
 
 
@@ -423,174 +427,3 @@ def check_structure(found: Type, wanted: Type, path: Path) -> None:
     raise TypeMismatch(
         f"type mismatch{within(path)}: expected {kind_text(wanted)}, got {kind_text(found)}"
     )
-
-
-class Instantiation:
-    """One call of a signature: its dims and type parameters, learnt from the arguments.
-
-    mark   dims that the solver introduced before it are the surrounding code's; all others of the signature
-           belong to the function and are instantiated (0 for a global function: all of them)
-    """
-
-    def __init__(
-        self,
-        solver: Solver,
-        signature: FuncType,
-        mark: int,
-        type_args: Sequence[Type] = (),
-    ) -> None:
-        self._solver = solver
-        self._signature = signature
-        self._mark = mark
-        self._given = type_args
-        self._later: list[tuple[int, int, Dim, Dim]] = []
-        self._accepted: list[tuple[int, Type, Type]] = []
-        self._contains_binders = HAS_DIM | HAS_HOLE | HAS_TYPE_VAR
-        self.dims: dict[DimVar, Dim] = {}
-        self.types: dict[Type, Type | None] = dict.fromkeys(signature.type_params)
-        self.source: dict[DimVar, int] = {}
-
-    def bind(self, args: Sequence[Type]) -> None:
-        """Learn from argument types; TypeMismatch names the argument."""
-        for position, (found, wanted) in enumerate(
-            zip(args, self._signature.arg_types, strict=True)
-        ):
-            if found is wanted and not wanted.flags & self._contains_binders:
-                continue
-            try:
-                self._match(found, wanted, position)
-            except TypeMismatch as mismatch:
-                raise TypeMismatch(mismatch.reason, position) from None
-        self._settle_accepted()
-        for position, axis, found_dim, wanted_dim in self._later:
-            known = dims.substitute(wanted_dim, self.dims)
-            if dims.compare(found_dim, known) is False:
-                raise TypeMismatch(
-                    f"dim mismatch on axis {axis}: expected {dim_text(wanted_dim)} = {dim_text(known)}, got {dim_text(found_dim)}",
-                    position,
-                )
-
-    def _settle_accepted(self) -> None:
-        """Type parameters met as what a function argument accepts: values decide, if there are any."""
-        for position, var, accepted in self._accepted:
-            known = self.types[var]
-            try:
-                if known is None:
-                    self.types[var] = accepted
-                else:
-                    self._solver.flow(known, accepted)
-            except TypeMismatch as mismatch:
-                raise TypeMismatch(mismatch.reason, position) from None
-
-    def _match(self, found: Type, wanted: Type, position: int) -> None:
-        solver = self._solver
-        # `certain`: the value itself or a tuple's field, from where dims are learnt. `accepts`: what a
-        # function argument takes instead of what a value is.
-        stack: list[tuple[Type, Type, bool, bool, Path]] = [(found, wanted, True, False, ())]
-        while stack:
-            have, want, certain, accepts, path = stack.pop()
-            have, want = solver.prune(have), solver.prune(want)
-            if want in self.types and accepts:
-                self._accepted.append((position, want, have))
-            elif want in self.types:
-                known = self.types[want]
-                self.types[want] = have if known is None else solver.join(known, have)
-            elif isinstance(want, IncompleteType):
-                solver.flow(have, want)
-            elif isinstance(have, IncompleteType):
-                solver.bind(have, self._as_far_as_known(want))
-            elif isinstance(have, TensorType) and isinstance(want, TensorType):
-                self._match_tensor(have, want, certain, path, position)
-            elif have is not want or want.flags & self._contains_binders:
-                if isinstance(have, FuncType) and isinstance(want, FuncType):
-                    if have.type_params and not want.type_params:
-                        have = solver.open_generic(have)
-                    elif want.type_params:
-                        solver.flow(have, want)
-                        continue
-                if have is not want:
-                    check_structure(have, want, path)
-                label = part_label(want)
-                inside = certain and isinstance(want, TupleType)
-                pairs = list(zip(parts(have), parts(want), strict=True))
-                # The parts of a function type but the last are parameters.
-                flipped = len(pairs) - 1 if isinstance(want, FuncType) else 0
-                stack.extend(
-                    (*pairs[i], inside, accepts != (i < flipped), (*path, label.format(i)))
-                    for i in range(len(pairs) - 1, -1, -1)
-                )
-
-    def _as_far_as_known(self, want: Type) -> Type:
-        """A parameter's type for an argument that is a hole."""
-        for var, known in self.types.items():
-            if known is None and want.flags & HAS_TYPE_VAR:
-                self.types[var] = self._solver.hole()
-        known_types = {v: t for v, t in self.types.items() if t is not None}
-        return self._solver.forget_dims(substitute(want, known_types), static=False)
-
-    def _match_tensor(
-        self, have: TensorType, want: TensorType, certain: bool, path: Path, position: int
-    ) -> None:
-        if have.dtype != want.dtype or len(have.shape) != len(want.shape):
-            flow_tensor(have, want, path)
-        for axis, (p, q) in enumerate(zip(have.shape, want.shape, strict=True)):
-            if isinstance(q, DimVar) and not self._solver._outer(q, self._mark):
-                if certain:
-                    self._learn(q, p, axis, position)
-            elif isinstance(q, DimOp) and any(
-                not self._solver._outer(v, self._mark) for v in dims.free_vars(q)
-            ):
-                if certain:
-                    self._later.append((position, axis, p, q))
-            elif dims.compare(p, q) is False:
-                raise TypeMismatch(
-                    f"dim mismatch on axis {axis}{within(path)}: expected {dim_text(q)}, got {dim_text(p)}"
-                )
-
-    def _learn(self, var: DimVar, dim: Dim, axis: int, position: int) -> None:
-        known = self.dims.get(var)
-        if known is None:
-            self.dims[var] = dim
-            self.source[var] = position
-        elif known is not dim:
-            if dims.compare(known, dim) is False:
-                raise TypeMismatch(
-                    f"dim mismatch on axis {axis}: {dim_text(var)} is {dim_text(known)} by argument "
-                    f"{self.source[var]}, but {dim_text(dim)} here"
-                )
-            if isinstance(dim, int):
-                self.dims[var] = dim
-
-    def type_args(self) -> tuple[Type, ...]:
-        """One type a type parameter; what the arguments left open comes from the call, or is a hole."""
-        for index, var in enumerate(self._signature.type_params):
-            if self.types[var] is None:
-                given = self._given[index] if index < len(self._given) else self._solver.hole()
-                self.types[var] = given
-        return tuple(t for t in self.types.values() if t is not None)
-
-    def expand(self, type_: Type) -> Type:
-        """A type of the signature with what was learnt put in; undetermined dims keep their variables."""
-        args = dict(zip(self._signature.type_params, self.type_args(), strict=True))
-        return self._solver.resolve(substitute(type_, args, self.dims))
-
-    def result(self, *, claimed: bool) -> Type:
-        """The call's type. `claimed`: the callee is not known, its result is a claim (see Solver.extract)."""
-        solver = self._solver
-        result = self._signature.ret_type
-        if result.flags & HAS_HOLE:
-            result = solver.instance(result) if isinstance(result, IncompleteType) else result
-            result = solver.resolve(result)
-        if result.flags & HAS_DIM:
-            mapping: dict[DimVar, Dim] = {}
-            for var in free_dims(result):
-                if not solver._outer(var, self._mark):
-                    known = self.dims.get(var)
-                    mapping[var] = solver.fresh_dim() if known is None else known
-            result = substitute(result, None, mapping)
-        if self._signature.type_params:
-            args = self.type_args()
-            generic = isinstance(result, TypeVar | TupleType) and result.flags & HAS_TYPE_VAR
-            result = substitute(result, dict(zip(self._signature.type_params, args, strict=True)))
-            claimed = claimed or bool(generic)
-        return solver.extract(result) if claimed else result

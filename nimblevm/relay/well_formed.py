@@ -1,11 +1,12 @@
 """Scope, arity and ADT checks of a module: what must hold before types can be asked for.
 
     every variable is bound where it is used, and in one place of the module only
-    every GlobalVar is the module's own object of that name; every constructor, type and type variable is known
-    constructors have as many arguments, and types as many parameters, as their definitions say
+    every GlobalVar is the module's own object of that name; every constructor, type and type
+    variable is known constructors have as many arguments, and types as many parameters, as their
+    definitions say
 
-One walk over an explicit stack. A node that is shared is looked at again only where the scope of its first visit
-is not around it; then its variables must be bound in the other place too.
+One walk over an explicit stack. A node that is shared is looked at again only where the scope of
+its first visit is not around it; then its variables must be bound in the other place too.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ from nimblevm.relay.types import (
     parts,
 )
 
+# Types that operators of the memory passes make, without a definition.
+_BUILT_IN = frozenset({"Storage"})
+
 
 def check_well_formed(mod: IRModule) -> None:
     """Raise WellFormedError, with the place, for the first fault found."""
@@ -55,7 +59,8 @@ def check_well_formed(mod: IRModule) -> None:
 
 
 def well_formed(node: IRModule | Expr, mod: IRModule | None = None) -> bool:
-    """As TVM's analysis.well_formed: whether a module, or an expression, passes. Free variables of an
+    """As TVM's analysis.well_formed: whether a module, or an expression, passes. Free variables
+    of an
     expression count as unbound."""
     try:
         if isinstance(node, IRModule):
@@ -143,7 +148,8 @@ class _Checker:
         op = node.op
         if isinstance(op, Constructor) and len(op.inputs) != len(node.args):
             raise _fault(
-                f"constructor {op.name_hint} takes {len(op.inputs)} arguments, got {len(node.args)}",
+                f"constructor {op.name_hint} takes {len(op.inputs)} arguments, got "
+                f"{len(node.args)}",
                 node.span,
             )
         for type_ in node.type_args:
@@ -227,7 +233,7 @@ class _Checker:
                 f"type {node.belong_to.name_hint} has no constructor {node.name_hint}", span
             )
 
-    # --- types -------------------------------------------------------------------------------------
+    # --- types ------------------------------------------------------------------------------------
 
     def _annotation(self, type_: Type | None, span: Span | None) -> None:
         """Names of types and type variables must be known."""
@@ -247,7 +253,7 @@ class _Checker:
             if type_ in known:
                 continue
             known.add(type_)
-            if isinstance(type_, TypeCall):
+            if isinstance(type_, TypeCall) and type_.func.name_hint not in _BUILT_IN:
                 definition = self._definition(type_.func, span)
                 if len(definition.type_vars) != len(type_.args):
                     raise _fault(
@@ -287,7 +293,8 @@ class _Checker:
         for var in free_type_vars(type_):
             if var not in definition.type_vars:
                 raise _fault(
-                    f"type variable {var.name_hint} is no parameter of {definition.header.name_hint}",
+                    f"type variable {var.name_hint} is no parameter of "
+                    f"{definition.header.name_hint}",
                     span,
                 )
         self._type_names(type_, span)
