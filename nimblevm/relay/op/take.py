@@ -100,12 +100,12 @@ def _positions(indices: Array, size: int, mode: str) -> Array:
 def _reference(inputs: tuple[Array, ...], attrs: TakeAttrs, result: Type) -> Array:
     data, indices = inputs
     if attrs.axis is None:
-        return data.reshape(-1)[_positions(indices, data.size, attrs.mode)]
+        return np.asarray(data.reshape(-1)[_positions(indices, data.size, attrs.mode)])
     axis = attrs.axis % data.ndim
     batch = attrs.batch_dims + (indices.ndim if attrs.batch_dims < 0 else 0)
     positions = _positions(indices, data.shape[axis], attrs.mode)
     if batch == 0:
-        return np.take(data, positions, axis=axis)
+        return np.asarray(np.take(data, positions, axis=axis))
     shape = data.shape[:axis] + indices.shape[batch:] + data.shape[axis + 1 :]
     out = np.empty(shape, data.dtype)
     for at in np.ndindex(*data.shape[:batch]):

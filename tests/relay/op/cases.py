@@ -1,0 +1,441 @@
+"""Inputs for every operator: arrays and attributes that fit it, with rank 0, sizes 0 and 1 among them.
+
+    cases("nn.dense", "float32", count=20)     the same cases every time
+    case_strategy("nn.dense", "float32")       a hypothesis strategy of Case
+
+Reused by tests of compiled kernels: `Case.inputs` are the operator's arguments (arrays, or a tuple of arrays for a
+variadic operator), `Case.attrs` its attributes or None.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from hypothesis import strategies as st
+
+from nimblevm.relay.op import (
+    arange,
+    batch_matmul,
+    bias_add,
+    broadcast_to,
+    cast,
+    clip,
+    concatenate,
+    dense,
+    expand_dims,
+    full,
+    get,
+    layer_norm,
+    reduce,
+    reshape,
+    shape_of,
+    softmax,
+    split,
+    squeeze,
+    stack,
+    strided_slice,
+    take,
+    transpose,
+    vm,
+)
+from nimblevm.relay.types import TensorType
+
+SIZES = (0, 1, 2, 3, 5)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of an operator."""
+
+    inputs: tuple[Any, ...]
+    attrs: Any = None
+
+
+class Source(Protocol):
+    """Where a case's choices come from."""
+
+    def integer(self, low: int, high: int) -> int:
+        """Between low and high, both included."""
+        ...
+
+
+class SeededSource:
+    def __init__(self, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def integer(self, low: int, high: int) -> int:
+        return int(self._rng.integers(low, high + 1))
+
+
+class DrawSource:
+    def __init__(self, draw: Callable[[Any], Any]) -> None:
+        self._draw = draw
+
+    def integer(self, low: int, high: int) -> int:
+        return self._draw(st.integers(low, high))
+
+
+def pick(source: Source, options: Any) -> Any:
+    return options[source.integer(0, len(options) - 1)]
+
+
+def flag(source: Source) -> bool:
+    return bool(source.integer(0, 1))
+
+
+def shape(
+    source: Source, low: int = 0, high: int = 3, sizes: tuple[int, ...] = SIZES
+) -> tuple[int, ...]:
+    return tuple(pick(source, sizes) for _ in range(source.integer(low, high)))
+
+
+def array(
+    source: Source, dims: tuple[int, ...], dtype: str, special: bool = True, nonzero: bool = False
+) -> np.ndarray:
+    """Random elements; with `special` some extremes, zeros, NaN and infinities among them."""
+    rng = np.random.default_rng(source.integer(0, 2**31 - 1))
+    if dtype == "bool":
+        return np.asarray(rng.integers(0, 2, dims)).astype("bool")
+    kind = np.dtype(dtype).kind
+    if kind == "f":
+        made = np.asarray(rng.normal(0, 3, dims)).astype(dtype)
+        extremes = [0.0, -0.0, 0.5, -0.5, 2.5, np.inf, -np.inf, np.nan]
+    else:
+        made = np.asarray(rng.integers(-9 if kind == "i" else 0, 10, dims)).astype(dtype)
+        extremes = [0, np.iinfo(dtype).max, np.iinfo(dtype).min]
+    if special and made.size and source.integer(0, 2) == 0:
+        flat = made.reshape(-1)
+        for _ in range(source.integer(1, 3)):
+            flat[source.integer(0, made.size - 1)] = pick(source, extremes)
+    if nonzero:
+        made = np.where(made == 0, np.ones_like(made), made)
+    return made
+
+
+def stretched(source: Source, result: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape that broadcasts to `result`."""
+    cut = source.integer(0, len(result))
+    return tuple(1 if source.integer(0, 3) == 0 else size for size in result[cut:])
+
+
+def operands(source: Source, count: int) -> list[tuple[int, ...]]:
+    """Shapes that broadcast with each other; the first one is whole."""
+    result = shape(source)
+    return [result, *(stretched(source, result) for _ in range(count - 1))]
+
+
+# --- one generator an operator ----------------------------------------------------------------------
+
+
+def _binary(source: Source, dtype: str, divides: bool = False) -> Case:
+    shapes = operands(source, 2)
+    swap = flag(source)
+    first, second = reversed(shapes) if swap else shapes
+    nonzero = divides and np.dtype(dtype).kind in "iu"
+    return Case((array(source, first, dtype), array(source, second, dtype, nonzero=nonzero)))
+
+
+def _divide(source: Source, dtype: str) -> Case:
+    return _binary(source, dtype, divides=True)
+
+
+def _power(source: Source, dtype: str) -> Case:
+    a, b = operands(source, 2)
+    return Case((array(source, a, dtype), array(source, b, dtype)))
+
+
+def _unary(source: Source, dtype: str) -> Case:
+    return Case((array(source, shape(source), dtype),))
+
+
+def _cast(source: Source, dtype: str) -> Case:
+    return Case(
+        (array(source, shape(source), dtype),), cast.CastAttrs(pick(source, get("cast").dtypes[0]))
+    )
+
+
+def _clip(source: Source, dtype: str) -> Case:
+    low = float(source.integer(-6, 2))
+    attrs = clip.ClipAttrs(low, low + source.integer(0, 6))
+    return Case((array(source, shape(source), dtype),), attrs)
+
+
+def _dense(source: Source, dtype: str) -> Case:
+    depth, units = pick(source, (0, 1, 3, 7, 33)), pick(source, (0, 1, 4, 17))
+    data = array(source, (*shape(source, 0, 2), depth), dtype, special=False)
+    weight = array(source, (units, depth), dtype, special=False)
+    return Case((data, weight), dense.DenseAttrs(units if flag(source) else None))
+
+
+def _batch_matmul(source: Source, dtype: str) -> Case:
+    m, k, n = (pick(source, SIZES) for _ in range(3))
+    batch = pick(source, SIZES)
+    ta, tb = flag(source), flag(source)
+    ba, bb = pick(source, ((batch, batch), (1, batch), (batch, 1)))
+    a = array(source, (ba, k, m) if ta else (ba, m, k), dtype, special=False)
+    b = array(source, (bb, n, k) if tb else (bb, k, n), dtype, special=False)
+    return Case((a, b), batch_matmul.BatchMatmulAttrs(transpose_a=ta, transpose_b=tb))
+
+
+def _bias_add(source: Source, dtype: str) -> Case:
+    dims = shape(source, 1)
+    axis = source.integer(-len(dims), len(dims) - 1)
+    return Case(
+        (array(source, dims, dtype), array(source, (dims[axis],), dtype)),
+        bias_add.BiasAddAttrs(axis),
+    )
+
+
+def _concatenate(source: Source, dtype: str) -> Case:
+    dims = shape(source, 1)
+    axis = source.integer(-len(dims), len(dims) - 1)
+    parts = []
+    for _ in range(source.integer(1, 4)):
+        size = list(dims)
+        size[axis] = pick(source, SIZES)
+        parts.append(array(source, tuple(size), dtype))
+    return Case((tuple(parts),), concatenate.ConcatenateAttrs(axis))
+
+
+def _stack(source: Source, dtype: str) -> Case:
+    dims = shape(source)
+    parts = tuple(array(source, dims, dtype) for _ in range(source.integer(1, 4)))
+    return Case((parts,), stack.StackAttrs(source.integer(-len(dims) - 1, len(dims))))
+
+
+def _split(source: Source, dtype: str) -> Case:
+    dims = list(shape(source, 1))
+    axis = source.integer(-len(dims), len(dims) - 1)
+    if flag(source):
+        where: Any = source.integer(1, 4)
+        dims[axis] = where * pick(source, (0, 1, 3))
+    else:
+        where = tuple(sorted(source.integer(0, dims[axis]) for _ in range(source.integer(0, 3))))
+    return Case((array(source, tuple(dims), dtype),), split.SplitAttrs(where, axis))
+
+
+def _take(source: Source, dtype: str) -> Case:
+    mode = pick(source, take.MODES)
+    index_dtype = pick(source, get("take").dtypes[1])
+    batch = source.integer(0, 1)
+    data_dims = shape(source, 1 + batch, 3, (1, 2, 3, 5))
+    axis: int | None = source.integer(batch, len(data_dims) - 1)
+    index_dims = data_dims[:batch] + shape(source, 0, 2)
+    if batch == 0 and source.integer(0, 3) == 0:
+        axis = None
+    size = int(np.prod(data_dims)) if axis is None else data_dims[axis]
+    rng = np.random.default_rng(source.integer(0, 2**31 - 1))
+    low = 0 if mode == "fast" or np.dtype(index_dtype).kind == "u" else -2 * size
+    high = size if mode == "fast" else 2 * size + 2
+    indices = np.asarray(rng.integers(low, high, index_dims)).astype(index_dtype)
+    if axis is not None and flag(source):
+        axis -= len(data_dims)
+    attrs = take.TakeAttrs(batch_dims=batch, axis=axis, mode=mode)
+    return Case((array(source, data_dims, dtype), indices), attrs)
+
+
+RESHAPES: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
+    ((), ()), ((), (1, 1)), ((1,), ()), ((2, 3, 4), (4, 0, 2)), ((2, 3, 4), (6, 1, -1)), ((2, 3, 4), (3, -1, 8)),
+    ((2, 3, 4), (-1,)), ((2, 3, 4), (4, -2)), ((2, 3, 4), (2, -2)), ((2, 3, 4), (-2, 1, 1)), ((2, 3, 4), (-3, 4)),
+    ((2, 3, 4, 5), (-3, -3)), ((2, 3, 4), (0, -3)), ((2, 3, 4), (-4, 1, 2, -2)), ((2, 3, 4), (2, -4, -1, 3, -2)),
+    ((0, 3), (3, 0, 0)), ((0, 3), (-1, 3)), ((0, 3), (0, -1, 3)), ((1, 1), (-1, 1)), ((5,), (5, -4, 1, 1)),
+)  # fmt: skip
+
+
+def _reshape(source: Source, dtype: str) -> Case:
+    usable = [(d, n) for d, n in RESHAPES if (d, n) not in _REFUSED]
+    dims, newshape = pick(source, usable)
+    if flag(source):
+        return Case((array(source, dims, dtype),), reshape.ReshapeAttrs(newshape))
+    dims = shape(source)
+    count = int(np.prod(dims))
+    newshape = pick(source, ((count,), (-1,) if count else (0, *dims[1:]) if dims else (), dims))
+    return Case((array(source, dims, dtype),), reshape.ReshapeAttrs(newshape, allowzero=True))
+
+
+# Entries of RESHAPES that are errors, kept beside the others for the tests of errors.
+_REFUSED = {
+    ((2, 3, 4), (4, -2)),
+    ((0, 3), (0, -1, 3)),
+    ((5,), (5, -4, 1, 1)),
+    ((0, 3), (3, 0, 0)),
+    ((2, 3, 4), (4, 0, 2)),
+}
+
+
+def _transpose(source: Source, dtype: str) -> Case:
+    dims = shape(source, 0, 4, (0, 1, 2, 3))
+    rng = np.random.default_rng(source.integer(0, 2**31 - 1))
+    axes = None if flag(source) else tuple(int(a) for a in rng.permutation(len(dims)))
+    return Case((array(source, dims, dtype),), transpose.TransposeAttrs(axes))
+
+
+def _expand_dims(source: Source, dtype: str) -> Case:
+    dims = shape(source)
+    axis = source.integer(-len(dims) - 1, len(dims))
+    return Case(
+        (array(source, dims, dtype),), expand_dims.ExpandDimsAttrs(axis, source.integer(0, 2))
+    )
+
+
+def _squeeze(source: Source, dtype: str) -> Case:
+    dims = shape(source, sizes=(1, 1, 2, 0))
+    ones = [a - len(dims) if flag(source) else a for a, size in enumerate(dims) if size == 1]
+    axis = None if flag(source) else tuple(ones[: source.integer(0, len(ones))])
+    return Case((array(source, dims, dtype),), squeeze.SqueezeAttrs(axis))
+
+
+def _reduce(source: Source, dtype: str, row_name: str) -> Case:
+    row = next(r for r in reduce.TABLE if r.name == row_name)
+    sizes = (1, 2, 3, 5) if dtype in row.needs else SIZES
+    dims = shape(source, sizes=sizes)
+    axes = tuple(a - len(dims) if flag(source) else a for a in range(len(dims)) if flag(source))
+    axis = None if flag(source) else axes
+    keepdims, exclude = flag(source), flag(source)
+    data = array(source, dims, dtype, special=row_name not in ("sum", "prod", "mean"))
+    if row.find is None:
+        return Case((data,), reduce.ReduceAttrs(axis, keepdims, exclude))
+    return Case((data,), reduce.ArgReduceAttrs(axis, keepdims, flag(source), exclude))
+
+
+def _where(source: Source, dtype: str) -> Case:
+    a, b, c = operands(source, 3)
+    condition = array(source, b, pick(source, ("bool", "float32", "int32")))
+    return Case((condition, array(source, a, dtype), array(source, c, dtype)))
+
+
+def _init(source: Source, dtype: str) -> Case:
+    return Case((), full.InitOpAttrs(shape(source), dtype))
+
+
+def _full(source: Source, dtype: str) -> Case:
+    target = "" if flag(source) else pick(source, ("float32", "int32", "bool", "int8"))
+    return Case((array(source, (), dtype),), full.InitOpAttrs(shape(source), target))
+
+
+def _shape_of(source: Source, dtype: str) -> Case:
+    attrs = shape_of.ShapeOfAttrs(pick(source, ("int32", "int64")))
+    return Case((array(source, shape(source), dtype),), attrs)
+
+
+def _strided_slice(source: Source, dtype: str) -> Case:
+    dims = shape(source, 1)
+    rng = np.random.default_rng(source.integer(0, 2**31 - 1))
+    axes = tuple(int(a) for a in rng.permutation(len(dims))[: source.integer(1, len(dims))])
+    if flag(source):
+        named: tuple[int, ...] | None = axes
+    else:
+        named, axes = None, tuple(range(len(axes)))
+    begin = tuple(source.integer(-dims[a] - 2, dims[a] + 2) for a in axes)
+    if source.integer(0, 3) == 0:
+        begin = tuple(source.integer(-dims[a], dims[a]) for a in axes)
+        end = tuple(source.integer(-1, 4) for _ in axes)
+        attrs = strided_slice.StridedSliceAttrs(begin, end, None, "size", named)
+    else:
+        end = tuple(source.integer(-dims[a] - 2, dims[a] + 2) for a in axes)
+        strides = tuple(pick(source, (1, 2, 3, -1, -2)) for _ in axes) if flag(source) else None
+        attrs = strided_slice.StridedSliceAttrs(begin, end, strides, "end", named)
+    return Case((array(source, dims, dtype),), attrs)
+
+
+def _broadcast_to(source: Source, dtype: str) -> Case:
+    result = shape(source)
+    return Case(
+        (array(source, stretched(source, result), dtype),), broadcast_to.BroadcastToAttrs(result)
+    )
+
+
+def _arange(source: Source, dtype: str) -> Case:
+    unsigned = np.dtype(dtype).kind == "u"
+    start, stop = (
+        source.integer(0 if unsigned else -5, 5),
+        source.integer(0 if unsigned else -9, 20),
+    )
+    step = source.integer(1, 4) * (1 if unsigned or flag(source) else -1)
+    scale = 0.5 if np.dtype(dtype).kind == "f" else 1
+    values = tuple(np.asarray(np.asarray(v * scale).astype(dtype)) for v in (start, stop, step))
+    return Case(values, arange.ArangeAttrs(dtype))
+
+
+def _softmax(source: Source, dtype: str) -> Case:
+    dims = shape(source, 1)
+    axis = source.integer(-len(dims), len(dims) - 1)
+    return Case((array(source, dims, dtype, special=False),), softmax.SoftmaxAttrs(axis))
+
+
+def _layer_norm(source: Source, dtype: str) -> Case:
+    dims = shape(source, 1)
+    axis = source.integer(-len(dims), len(dims) - 1)
+    vectors = (array(source, (dims[axis],), dtype, special=False) for _ in range(2))
+    attrs = layer_norm.LayerNormAttrs(axis, 1e-3, flag(source), flag(source))
+    return Case((array(source, dims, dtype, special=False), *vectors), attrs)
+
+
+def _match_type(source: Source, dtype: str) -> Case:
+    data = array(source, shape(source), dtype)
+    return Case((data,), vm.MatchTypeAttrs(TensorType(data.shape, dtype), "here"))
+
+
+def _check_broadcast(source: Source, dtype: str) -> Case:
+    result = shape(source)
+    return Case((array(source, stretched(source, result), dtype),), vm.ShapeAttrs(result))
+
+
+def _dim_of(source: Source, dtype: str) -> Case:
+    dims = shape(source, 1)
+    return Case((array(source, dims, dtype),), vm.DimOfAttrs(source.integer(0, len(dims) - 1)))
+
+
+def _dim_value(source: Source, dtype: str) -> Case:
+    return Case((), vm.DimValueAttrs(source.integer(0, 9)))
+
+
+def _reshape_tensor(source: Source, dtype: str) -> Case:
+    data = array(source, shape(source), dtype)
+    return Case((data,), vm.ShapeAttrs((data.size,)))
+
+
+_GENERATORS: dict[str, Callable[[Source, str], Case]] = {
+    **{r.name: (lambda s, d, n=r.name: _reduce(s, d, n)) for r in reduce.TABLE},
+    "divide": _divide, "floor_divide": _divide, "floor_mod": _divide, "trunc_divide": _divide, "trunc_mod": _divide,
+    "mod": _divide, "power": _power, "cast": _cast, "clip": _clip, "nn.dense": _dense,
+    "nn.batch_matmul": _batch_matmul, "nn.bias_add": _bias_add, "concatenate": _concatenate, "stack": _stack,
+    "split": _split, "take": _take, "reshape": _reshape, "transpose": _transpose, "expand_dims": _expand_dims,
+    "squeeze": _squeeze, "where": _where, "zeros": _init, "ones": _init, "full": _full, "shape_of": _shape_of,
+    "strided_slice": _strided_slice, "broadcast_to": _broadcast_to, "arange": _arange, "nn.softmax": _softmax,
+    "nn.layer_norm": _layer_norm, "vm.match_type": _match_type, "vm.check_broadcast": _check_broadcast,
+    "vm.dim_of": _dim_of, "vm.dim_value": _dim_value, "vm.reshape_tensor": _reshape_tensor,
+}  # fmt: skip
+
+# Operators that compute nothing by themselves: tests of passes and of the interpreter cover them.
+WITHOUT_CASES = frozenset(
+    ("memory.alloc_storage", "memory.alloc_tensor", "memory.kill", "vm.call_kernel")
+)
+
+
+def generate(name: str, dtype: str, source: Source) -> Case:
+    """One case of an operator on operands of `dtype` (of the first argument, for most)."""
+    found = _GENERATORS.get(name)
+    if found is None:
+        found = _binary if get(name).args == ("lhs", "rhs") else _unary
+    return found(source, dtype)
+
+
+def cases(name: str, dtype: str, count: int = 10) -> Iterator[Case]:
+    """`count` cases, the same ones every time."""
+    for number in range(count):
+        yield generate(name, dtype, SeededSource(zlib.crc32(f"{name} {dtype} {number}".encode())))
+
+
+def case_strategy(name: str, dtype: str) -> st.SearchStrategy[Case]:
+    """Hypothesis's choice of cases."""
+
+    @st.composite
+    def build(draw: Any) -> Case:
+        return generate(name, dtype, DrawSource(draw))
+
+    return build()
