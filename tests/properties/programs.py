@@ -275,7 +275,7 @@ class Generator:
             case Ref(value):
                 return f"ref({self.exact(value, depth)})"
             case Lst(element):
-                text = "Nil"
+                text = f"(fn () -> {want.text()} {{ Nil }})()"  # Nil alone has no element type
                 for _ in range(self.integer(0, 3)):
                     text = f"Cons({self.exact(element, depth - 1)}, {text})"
                 return text
