@@ -31,6 +31,8 @@ from nimblevm.relay.ir import (
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.parser import SemVer, parse_expr, parse_module, parse_type
 from nimblevm.relay.printer import astext
+from nimblevm.relay.structural import StructuralMismatch, assert_structural_equal, structural_equal
+from nimblevm.relay.structural_hash import structural_digest, structural_hash
 from nimblevm.relay.text import dim_text, type_text
 from nimblevm.relay.types import (
     FuncType,
@@ -54,7 +56,7 @@ from nimblevm.relay.visitor import (
 )
 
 
-def Any() -> DimVar:  # noqa: N802  TVM's name
+def Any() -> DimVar:
     """A fresh unknown dim, printed `?`."""
     return DimVar(None)
 
@@ -63,8 +65,9 @@ __all__ = [
     "Any", "Call", "Clause", "Constant", "Constructor", "Dim", "DimExpr", "DimVar", "Expr", "ExprFunctor",
     "ExprMutator", "ExprVisitor", "FuncType", "Function", "GlobalTypeVar", "GlobalVar", "IRModule", "If",
     "IncompleteType", "Let", "Match", "Op", "Pattern", "PatternConstructor", "PatternTuple", "PatternVar",
-    "PatternWildcard", "RefCreate", "RefRead", "RefType", "RefWrite", "SemVer", "Span", "TensorType", "Tuple",
-    "TupleGetItem", "TupleType", "Type", "TypeCall", "TypeData", "TypeVar", "Var", "astext", "dim_text", "op",
-    "parse_expr", "parse_module", "parse_type", "post_order", "post_order_visit", "rewrite", "scalar_type",
-    "type_text",
+    "PatternWildcard", "RefCreate", "RefRead", "RefType", "RefWrite", "SemVer", "Span",
+    "StructuralMismatch", "TensorType", "Tuple", "TupleGetItem", "TupleType", "Type", "TypeCall",
+    "TypeData", "TypeVar", "Var", "assert_structural_equal", "astext", "dim_text", "op", "parse_expr",
+    "parse_module", "parse_type", "post_order", "post_order_visit", "rewrite", "scalar_type",
+    "structural_digest", "structural_equal", "structural_hash", "type_text",
 ]  # fmt: skip

@@ -129,9 +129,8 @@ class Cursor:
         found: list[T] = []
         while not self.accept(close):
             found.append((yield item()))
-            if not self.accept(","):
-                if self.kind != close:
-                    self.fail_expected(f"',' or '{close}'", where)
+            if not self.accept(",") and self.kind != close:
+                self.fail_expected(f"',' or '{close}'", where)
         return found
 
     def run(self, rule: Rule[T]) -> T:

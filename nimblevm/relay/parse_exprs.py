@@ -280,24 +280,26 @@ class ExprParser(ValueParser):
 
     def _compound(self, start: Token) -> Rule[Expr]:
         """The expressions that begin with a bracket or a keyword."""
+        found: Expr
         match self.kind:
             case "{":
                 self.advance()
-                body: Expr = yield self.expr_rule()
+                found = yield self.expr_rule()
                 self.expect("}", "at the end of a block")
-                return body
             case "(":
-                return (yield self._parenthesis(start))
+                found = yield self._parenthesis(start)
             case "fn":
                 self.advance()
-                return (yield self.function_rule(start))
+                found = yield self.function_rule(start)
             case "if":
-                return (yield self._if(start))
+                found = yield self._if(start)
             case "match" | "match?":
-                return (yield self._match(start))
+                found = yield self._match(start)
             case "ref" | "ref_read" | "ref_write":
-                return (yield self._reference(start))
-        self.fail_expected("an expression")
+                found = yield self._reference(start)
+            case _:
+                self.fail_expected("an expression")
+        return found
 
     def _parenthesis(self, start: Token) -> Rule[Expr]:
         """(), (expr) or a tuple."""

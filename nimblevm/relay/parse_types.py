@@ -38,22 +38,25 @@ class TypeParser(Cursor):
     def type_rule(self) -> Rule[Type]:
         """type := Tensor[(dims), dtype] | dtype | _ | (types) | fn (types) -> type | ref(type) | Name[types]"""
         token = self.token
+        found: Type
         match self.kind:
             case "name":
                 self.advance()
-                return (yield self._named_type(token))
+                found = yield self._named_type(token)
+                return found
             case "_":
                 self.advance()
                 return IncompleteType()
             case "(":
                 self.advance()
-                fields = yield self.items(")", self.type_rule, "in a tuple type")
+                fields: list[Type] = yield self.items(")", self.type_rule, "in a tuple type")
                 if len(fields) == 1 and self.tokens[self.position - 2].kind != ",":
                     return fields[0]  # parentheses only; (T,) is the tuple
                 return TupleType(fields)
             case "fn":
                 self.advance()
-                return (yield self._function_type())
+                found = yield self._function_type()
+                return found
             case "ref":
                 self.advance()
                 self.expect("(", "behind ref")
@@ -80,10 +83,12 @@ class TypeParser(Cursor):
 
     def _named_type(self, token: Token) -> Rule[Type]:
         name = token.text
+        found: Type
         if name == "Tensor":
-            return (yield self._tensor_type())
+            found = yield self._tensor_type()
+            return found
         if name in self.type_vars.names:
-            found: TypeVar = self.type_vars.names[name]
+            found = self.type_vars.names[name]
             return found
         if name.startswith(_DTYPE_PREFIXES):
             return scalar_type(self._dtype(token))

@@ -31,8 +31,8 @@ class Block:
 
     def __init__(self, parent: Block | None = None) -> None:
         self.lines: list[list[str | Block]] = []
-        self.parent = self if parent is None else parent
-        self.depth = 0 if parent is None else parent.depth + 1
+        self.parent: Block = self if parent is None else parent
+        self.depth: int = 0 if parent is None else parent.depth + 1
         # Skew-binary jump pointers: ancestors in O(log depth) with one pointer a block.
         self._jump: Block = self
         if parent is not None:

@@ -221,9 +221,41 @@ class ExprVisitor(ExprFunctor):
         for child in children(expr):
             self.visit(child)
 
-    visit_call = visit_if = visit_tuple = visit_tuple_getitem = _visit_children
-    visit_ref_create = visit_ref_read = visit_ref_write = _visit_children
-    visit_var = visit_global_var = visit_op = visit_constant = visit_constructor = _visit_children
+    def visit_call(self, call: Call) -> Any:
+        return self._visit_children(call)
+
+    def visit_if(self, node: If) -> Any:
+        return self._visit_children(node)
+
+    def visit_tuple(self, tup: Tuple) -> Any:
+        return self._visit_children(tup)
+
+    def visit_tuple_getitem(self, node: TupleGetItem) -> Any:
+        return self._visit_children(node)
+
+    def visit_ref_create(self, node: RefCreate) -> Any:
+        return self._visit_children(node)
+
+    def visit_ref_read(self, node: RefRead) -> Any:
+        return self._visit_children(node)
+
+    def visit_ref_write(self, node: RefWrite) -> Any:
+        return self._visit_children(node)
+
+    def visit_var(self, var: Var) -> Any:
+        return None
+
+    def visit_global_var(self, var: GlobalVar) -> Any:
+        return None
+
+    def visit_op(self, op: Op) -> Any:
+        return None
+
+    def visit_constant(self, const: Constant) -> Any:
+        return None
+
+    def visit_constructor(self, constructor: Constructor) -> Any:
+        return None
 
     def visit_pattern(self, pattern: Pattern) -> Any:
         """The pattern of a clause; override to see its variables."""
