@@ -14,6 +14,10 @@ class NimbleError(Exception):
     """Base of everything that nimblevm raises on purpose."""
 
 
+class NimbleWarning(UserWarning):
+    """Category of the warnings that nimblevm gives: what was asked is done, but not as well as it could be."""
+
+
 # --- compile time -------------------------------------------------------------------------------
 
 
