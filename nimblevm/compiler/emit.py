@@ -1,0 +1,161 @@
+"""An IRModule in its last form -> the records of an executable file.
+
+Functions are compiled in variants, because a rank-0 integer travels in an int register through direct calls and as an object through
+closures: (object parameters?, object result?). A variant exists only if something refers to it. A function that returns objects
+tail-calls variants that return objects, so a tail call never turns into a call for the sake of boxing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from nimblevm.bytecode.serialize import (
+    CheckedRecord,
+    DimRecord,
+    FunctionRecord,
+    ParamRecord,
+    ProgramBuilder,
+    ProgramRecord,
+)
+from nimblevm.compiler.emit_function import FunctionEmitter
+from nimblevm.compiler.kernel_table import KernelTable
+from nimblevm.compiler.op_class import is_int
+from nimblevm.compiler.rewrite import is_primitive, type_of
+from nimblevm.compiler.type_table import TypeTable
+from nimblevm.relay.dims import DimVar
+from nimblevm.relay.ir import Constructor, Function, GlobalVar, IRModule, Span
+from nimblevm.relay.types import value_tensors
+
+Variant = tuple[GlobalVar, bool, bool]
+
+
+class ProgramEmitter:
+    """State while a module is turned into records; the Program of emit_function."""
+
+    def __init__(self, mod: IRModule, unbox: bool, producer: Mapping[str, str]) -> None:
+        self.mod = mod
+        self.unbox = unbox
+        self.builder = ProgramBuilder(producer)
+        self.kernels = KernelTable()
+        self.types = TypeTable(mod, self.builder)
+        self.variants: dict[Variant, int] = {}
+        self.waiting: list[Variant] = []
+
+    def run(self) -> None:
+        """Compile every public function and whatever those refer to."""
+        for var, function in self.mod.functions.items():
+            if is_public(function):
+                self.function(var, False, False)
+        while self.waiting:
+            self._compile(self.waiting.pop(0))
+
+    # --- the Program protocol ---------------------------------------------------------------------
+
+    def function(self, var: GlobalVar, boxed_params: bool, boxed_result: bool) -> int:
+        """Index of a variant of a global function; it is compiled later if it is new."""
+        function = self.definition(var)
+        boxed_params = (
+            boxed_params and self.unbox and any(is_int(type_of(p)) for p in function.params)
+        )
+        boxed_result = (
+            boxed_result and self.unbox and is_int(function.ret_type or type_of(function.body))
+        )
+        key = (self.mod.get_global_var(var.name_hint), boxed_params, boxed_result)
+        index = self.variants.get(key)
+        if index is None:
+            index = self.variants[key] = self.builder.declare_function()
+            self.waiting.append(key)
+        return index
+
+    def definition(self, var: GlobalVar) -> Function:
+        return self.mod.function(var)
+
+    def constructor(self, constructor: Constructor) -> int:
+        return self.types.constructor(constructor)
+
+    def constructor_count(self, constructor: Constructor) -> int:
+        return self.types.counts[constructor.belong_to]
+
+    def note(self, text: str, span: Span | None) -> int:
+        if span is None:
+            return self.builder.note(text)
+        return self.builder.note(text, self.builder.source(span.source), span.line, span.column)
+
+    # --- one variant ------------------------------------------------------------------------------
+
+    def _compile(self, variant: Variant) -> None:
+        var, boxed_params, boxed_result = variant
+        function = self.mod.function(var)
+        suffix = "".join(
+            text for on, text in ((boxed_params, "$boxed"), (boxed_result, "$object")) if on
+        )
+        name = var.name_hint + suffix
+        emitter = FunctionEmitter(self, function, var.name_hint, boxed_params, boxed_result)
+        emitter.run()
+        dims, slots = signature_dims(function)
+        params = tuple(
+            ParamRecord(
+                p.name_hint, self.types.index(type_of(p), function.type_params, slots), in_int
+            )
+            for p, in_int in zip(function.params, emitter.param_is_int, strict=True)
+        )
+        result = self.types.index(emitter.result_type, function.type_params, slots)
+        self.builder.define_function(
+            self.variants[variant],
+            FunctionRecord(
+                name, params, result, emitter.ints.count, emitter.objs.count, emitter.code.words,
+                emitter.result_is_int, is_public(function) and not suffix, dims, checked_dims(function),
+                tuple(emitter.code.spans),
+            ),
+        )  # fmt: skip
+
+
+def is_public(function: Function) -> bool:
+    """Whether a function may be invoked by name from outside: one that the user wrote."""
+    return not is_primitive(function) and not {"Lifted", "Closure"} & set(function.attrs)
+
+
+def signature_dims(function: Function) -> tuple[tuple[DimRecord, ...], dict[DimVar, int]]:
+    """The dims of a signature: each variable that is an axis of a parameter (through tuples), by first occurrence."""
+    slots: dict[DimVar, int] = {}
+    records: list[DimRecord] = []
+    for index, param in enumerate(function.params):
+        for tensor in value_tensors(type_of(param)):
+            for dim in tensor.shape:
+                if isinstance(dim, DimVar) and dim not in slots:
+                    slots[dim] = len(slots)
+                    records.append(DimRecord(dim.name or f"d{len(records)}", index))
+    return tuple(records), slots
+
+
+def checked_dims(function: Function) -> tuple[CheckedRecord, ...]:
+    """Axes that the entry compares: static sizes and repeated dims of the parameters."""
+    seen: set[DimVar] = set()
+    records: list[CheckedRecord] = []
+    for index, param in enumerate(function.params):
+        for tensor in value_tensors(type_of(param)):
+            for axis, dim in enumerate(tensor.shape):
+                if isinstance(dim, DimVar) and dim not in seen:
+                    seen.add(dim)
+                    continue
+                records.append(CheckedRecord(index, axis, str(dim)))
+    return tuple(records)
+
+
+KernelBuilder = Callable[[KernelTable, ProgramBuilder], Mapping[str, int]]
+"""Adds native sections for the kernels and says which place in their tables each kernel (by name) has."""
+
+
+def emit(
+    mod: IRModule,
+    unbox: bool = True,
+    producer: Mapping[str, str] | None = None,
+    native: KernelBuilder | None = None,
+) -> ProgramRecord:
+    """The records of a module that has been through the pipeline. CompileError for what the format can't hold."""
+    program = ProgramEmitter(mod, unbox, producer or {})
+    program.run()
+    places = native(program.kernels, program.builder) if native is not None else {}
+    for record in program.kernels.records(dict(places)):
+        program.builder.kernel(record)
+    return program.builder.finish()

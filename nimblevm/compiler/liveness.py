@@ -1,0 +1,212 @@
+"""What emit knows of a function before it writes code: last uses, aliases, which dims are needed.
+
+Every let and every end of a block is an item; items are numbered in the order in which emit writes them. A function has no
+loops (recursion is calls), so a variable's register is free after its last use in that order.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from nimblevm import dtypes
+from nimblevm.compiler.kernel_table import KernelTable
+from nimblevm.compiler.rewrite import attr_dims, is_primitive, let_chain, sub_blocks, type_of
+from nimblevm.relay import dims
+from nimblevm.relay.dims import DimExpr, DimVar
+from nimblevm.relay.ir import (
+    Call,
+    Expr,
+    Function,
+    Leaf,
+    Match,
+    Span,
+    Tuple,
+    Var,
+    children,
+    pattern_vars,
+)
+from nimblevm.relay.op.registry import Op
+from nimblevm.relay.types import TensorType, Type, free_dims
+
+ALIASES = frozenset({"vm.match_type", "vm.check_broadcast"})
+KILL_BYTES = 1024
+MAX_KILLS_PER_BRANCH = 16
+
+
+@dataclass(eq=False, slots=True)
+class Block:
+    """A chain of lets and its end. `entry` is the position of its start, `parent` the block it hangs in."""
+
+    number: int
+    items: list[Item]
+    parent: int
+    sibling: Block | None = None
+    entry: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class Item:
+    """A let (var, value) or the end of a block (var None), with the blocks that hang on the value."""
+
+    var: Var | None
+    value: Expr
+    span: Span | None
+    position: int = 0
+    blocks: list[Block] = field(default_factory=list)
+
+
+def linearize(body: Expr) -> list[Block]:
+    """The blocks of a function in the order in which their code starts; the first is the body."""
+    order = [_block(body, 0, -1)]
+    stack: list[tuple[Block, int]] = [(order[0], 0)]
+    position = 0
+    while stack:
+        block, index = stack.pop()
+        position += 1
+        if index == 0:
+            block.entry = position
+            position += 1
+        item = block.items[index]
+        item.position = position
+        if index + 1 < len(block.items):
+            stack.append((block, index + 1))
+        for nested in sub_blocks(item.value):
+            item.blocks.append(_block(nested, len(order), block.number))
+            order.append(item.blocks[-1])
+        for left, right in itertools.pairwise(item.blocks):
+            left.sibling = right
+        stack.extend((b, 0) for b in reversed(item.blocks))
+    return order
+
+
+def _block(expr: Expr, number: int, parent: int) -> Block:
+    lets, tail = let_chain(expr)
+    chain = [Item(let.var, let.value, let.value.span or let.span) for let in lets]
+    return Block(number, [*chain, Item(None, tail, tail.span)], parent)
+
+
+def operand_vars(value: Expr) -> Iterator[Var]:
+    """The variables that a simple expression reads (not those inside nested blocks)."""
+    if isinstance(value, Var):
+        yield value
+        return
+    if isinstance(value, Leaf):
+        return
+    nested = len(sub_blocks(value))
+    operands = children(value)
+    for child in operands[: len(operands) - nested]:
+        if isinstance(child, Var):
+            yield child
+        elif isinstance(child, Tuple):
+            yield from (f for f in child.fields if isinstance(f, Var))
+
+
+def aliased(value: Expr) -> Var | None:
+    """The variable that a simple expression is another name of, if it is one."""
+    if isinstance(value, Var):
+        return value
+    if isinstance(value, Call) and isinstance(value.op, Op) and value.op.name in ALIASES:
+        return value.args[0] if isinstance(value.args[0], Var) else None
+    return None
+
+
+def worth_killing(type_: Type) -> bool:
+    """Whether a dead value of this type should be freed before its register is used again."""
+    if not isinstance(type_, TensorType):
+        return True
+    size = dtypes.dtype(type_.dtype).itemsize
+    for dim in type_.shape:
+        if not isinstance(dim, int):
+            return True
+        size *= dim
+    return size >= KILL_BYTES
+
+
+@dataclass(slots=True)
+class Liveness:
+    """What `analyse` finds.
+
+    expire  position -> variables whose last use it is
+    root    variable -> the variable whose register it shares
+    needed  dim variables whose number the code needs
+    count   how often a variable is read
+    kills   block number -> variables of outer blocks that an earlier sibling branch used last
+    """
+
+    expire: dict[int, list[Var]] = field(default_factory=dict)
+    root: dict[Var, Var] = field(default_factory=dict)
+    needed: set[DimVar] = field(default_factory=set)
+    count: dict[Var, int] = field(default_factory=dict)
+    kills: dict[int, list[Var]] = field(default_factory=dict)
+
+
+def analyse(function: Function, order: list[Block], kernels: KernelTable) -> Liveness:
+    """Last uses, aliases and needed dims of a function. Linear."""
+    result = Liveness()
+    last: dict[Var, int] = {p: 0 for p in function.params}
+    last_block: dict[Var, Block] = {}
+    home: dict[Var, int] = {p: 0 for p in function.params}
+
+    def use(var: Var, position: int, block: Block) -> None:
+        root = result.root.get(var, var)
+        result.count[root] = result.count.get(root, 0) + 1
+        if position >= last.get(root, 0):
+            last[root] = position
+            last_block[root] = block
+
+    for block in order:
+        for item in block.items:
+            value = item.value
+            for var in operand_vars(value):
+                use(var, item.position, block)
+            other = aliased(value)
+            if item.var is not None and other is not None:
+                result.root[item.var] = result.root.get(other, other)
+            elif item.var is not None:
+                last.setdefault(item.var, item.position)
+                home[item.var] = block.number
+            if isinstance(value, Match):
+                for clause, nested in zip(value.clauses, item.blocks, strict=True):
+                    if isinstance(value.data, Var):
+                        use(value.data, nested.entry, nested)
+                    for var in pattern_vars(clause.lhs):
+                        last.setdefault(var, nested.entry)
+                        home[var] = nested.number
+            _need(value, kernels, result.needed)
+    for var, position in last.items():
+        result.expire.setdefault(position, []).append(var)
+        nested = last_block.get(var)
+        if nested is not None and nested.number != home.get(var) and worth_killing(type_of(var)):
+            _kill_in_siblings(var, nested, result.kills)
+    return result
+
+
+def _kill_in_siblings(var: Var, block: Block, kills: dict[int, list[Var]]) -> None:
+    """The branch after `block` frees what `block` would have used last (bounded, so that code stays linear)."""
+    sibling = block.sibling
+    if sibling is not None:
+        found = kills.setdefault(sibling.number, [])
+        if len(found) < MAX_KILLS_PER_BRANCH:
+            found.append(var)
+
+
+def _need(value: Expr, kernels: KernelTable, needed: set[DimVar]) -> None:
+    """Enter the dim variables whose numbers the code of a simple expression reads."""
+    if not isinstance(value, Call):
+        return
+    if is_primitive(value.args[0] if value.args else value) and isinstance(value.args[0], Function):
+        call = kernels.find(value.args[0])
+        for dim in call.in_dims:
+            if isinstance(dim, DimExpr):
+                needed.update(dims.free_vars(dim))
+        for tensor in call.scratch:
+            needed.update(free_dims(tensor))
+        return
+    needed.update(attr_dims(value))
+
+
+def never_read(var: Var, liveness: Liveness) -> bool:
+    """Whether no code reads a variable (its aliases' reads count)."""
+    return not liveness.count.get(liveness.root.get(var, var), 0)

@@ -1,0 +1,278 @@
+"""Operator calls that are left after manifest_alloc: checks, dims, memory, kernels, scalar arithmetic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nimblevm import dtypes
+from nimblevm.bytecode.isa import NO_REGISTER
+from nimblevm.compiler.code_buffer import Label
+from nimblevm.compiler.dim_emit import INT_BIT
+from nimblevm.compiler.op_class import ARITHMETIC, COMPARISON, OpClass, class_of
+from nimblevm.compiler.liveness import never_read
+from nimblevm.compiler.rewrite import type_of
+from nimblevm.errors import CompileError
+from nimblevm.kernels.lower import IntParam
+from nimblevm.relay import dims
+from nimblevm.relay.dims import Dim, DimExpr, DimVar
+from nimblevm.relay.ir import Call, Expr, Function, Tuple, Var
+from nimblevm.relay.op.registry import Op
+from nimblevm.relay.types import TensorType, TupleType, Type
+
+if TYPE_CHECKING:
+    from nimblevm.compiler.emit_function import FunctionEmitter, Place
+
+
+def emit_alias(fe: FunctionEmitter, value: Expr) -> None:
+    """A value that is another name of its operand: only its checks are code."""
+    if not isinstance(value, Call) or not isinstance(value.op, Op):
+        return
+    operand = value.args[0]
+    if not isinstance(operand, Var):
+        raise CompileError(f"{value.op.name} needs a variable as operand")
+    if value.op.name == "vm.match_type":
+        _match_type(fe, operand, value)
+    else:
+        _check_broadcast(fe, operand, value)
+
+
+def _match_type(fe: FunctionEmitter, operand: Var, value: Call) -> None:
+    note = 0
+    stack: list[tuple[Type, Type, tuple[int, ...]]] = [(type_of(operand), value.attrs.type, ())]
+    while stack:
+        have, want, path = stack.pop()
+        if isinstance(have, TupleType) and isinstance(want, TupleType):
+            pairs = list(enumerate(zip(have.fields, want.fields, strict=True)))
+            stack.extend((h, w, (*path, i)) for i, (h, w) in reversed(pairs))
+        elif isinstance(have, TensorType) and isinstance(want, TensorType):
+            for axis, (old, new) in enumerate(zip(have.shape, want.shape, strict=True)):
+                if old is new or old == new:
+                    continue
+                if isinstance(new, DimVar) and new not in fe.dims.known:
+                    if new in fe.live.needed:
+                        register = fe.ints.take()
+                        fe.code.emit("DimOf", register, fe.field_at(operand, path), axis)
+                        fe.dims.bind(new, register)
+                    continue
+                field = "".join(f".{i}" for i in path)
+                note = fe.program.note(f"{value.attrs.where}{field}, axis {axis}", value.span)
+                _check_dim(fe, _axis(fe, operand, path, axis, old), new, note)
+
+
+def _axis(fe: FunctionEmitter, operand: Var, path: tuple[int, ...], axis: int, dim: Dim) -> int:
+    """A DIM word with the size of an axis of a value."""
+    if isinstance(dim, DimExpr) and dim in fe.dims.known:
+        return fe.dims.known[dim]
+    register = fe.temp(True)
+    fe.code.emit("DimOf", register, fe.field_at(operand, path), axis)
+    return register | INT_BIT
+
+
+def _check_dim(fe: FunctionEmitter, actual: int, expected: Dim, note: int) -> None:
+    fe.code.emit("CheckDim", actual, fe.dims.word(expected), note)
+
+
+def _check_broadcast(fe: FunctionEmitter, operand: Var, value: Call) -> None:
+    type_ = type_of(operand)
+    if not isinstance(type_, TensorType):
+        raise CompileError("vm.check_broadcast needs a tensor")
+    wanted = value.attrs.shape[len(value.attrs.shape) - len(type_.shape) :]
+    for axis, (old, new) in enumerate(zip(type_.shape, wanted, strict=True)):
+        if dims.compare(old, new) or old == 1:
+            continue
+        note = fe.program.note(
+            f"{value.attrs.where}, axis {axis}"
+            if hasattr(value.attrs, "where")
+            else f"axis {axis}",
+            value.span,
+        )
+        actual = _axis(fe, operand, (), axis, old)
+        word = fe.dims.word(new)
+        joined = fe.temp(True)
+        fe.code.emit("Broadcast", joined, word, actual, note)
+        if not (isinstance(new, int) and new != 1):
+            # A wanted size of 1 would let any size pass above.
+            fe.code.emit("CheckDim", joined | INT_BIT, word, note)
+
+
+def emit_effect_only(fe: FunctionEmitter, value: Expr, var: Var) -> bool:
+    """Calls whose result is no register of its own; True if `value` was one of them."""
+    if not isinstance(value, Call) or not isinstance(value.op, Op):
+        return False
+    match value.op.name:
+        case "vm.call_kernel" if never_read(var, fe.live):
+            _call_kernel(fe, value)
+        case "memory.kill":
+            place = fe.place_of(value.args[0]) if isinstance(value.args[0], Var) else (True, 0)
+            if not place[0]:
+                fe.code.emit("KillRegister", place[1])
+        case "memory.alloc_storage" if fe.live.count.get(var, 0) <= 1:
+            fe.own_storage.add(var)
+        case "memory.alloc_tensor" if value.args[0] in fe.own_storage:
+            place = fe.define(var)
+            _alloc_tensor(fe, place[1], NO_REGISTER, value)
+        case _:
+            return False
+    return True
+
+
+def _alloc_tensor(fe: FunctionEmitter, dst: int, storage: int, value: Call) -> None:
+    attrs = value.attrs
+    shape = [fe.dims.word(d) for d in attrs.shape]
+    offset = fe.dims.word(attrs.offset)
+    fe.code.emit("AllocTensor", dst, storage, offset, shape, dtypes.dtype(attrs.dtype).number, 0)
+
+
+def _flat_operands(fe: FunctionEmitter, atom: Expr, found: list[int]) -> None:
+    """Object registers with the tensors of an operand, tuples opened from left to right."""
+    type_ = type_of(atom)
+    if isinstance(type_, TensorType):
+        found.append(fe.obj(atom))
+        return
+    stack: list[tuple[Type, int]] = [(type_, fe.obj(atom))]
+    while stack:
+        current, register = stack.pop()
+        if isinstance(current, TupleType):
+            inner: list[tuple[Type, int]] = []
+            for index, field in enumerate(current.fields):
+                target = fe.temp(False)
+                fe.code.emit("GetField", target, register, index)
+                inner.append((field, target))
+            stack.extend(reversed(inner))
+        else:
+            found.append(register)
+
+
+def _call_kernel(fe: FunctionEmitter, value: Call) -> None:
+    function, ins, outs = value.args
+    if (
+        not isinstance(function, Function)
+        or not isinstance(ins, Tuple)
+        or not isinstance(outs, Tuple)
+    ):
+        raise CompileError("vm.call_kernel takes a function and two tuples")
+    call = fe.program.kernels.find(function)
+    operands: list[int] = []
+    for atom in (*ins.fields, *outs.fields):
+        _flat_operands(fe, atom, operands)
+    words: list[int] = []
+    for dim in call.in_dims:
+        if isinstance(dim, IntParam):
+            words.append(fe.int(ins.fields[dim.index]) | INT_BIT)
+        else:
+            words.append(fe.dims.word(dim))
+    for tensor in call.scratch:
+        register = fe.temp(False)
+        shape = [fe.dims.word(d) for d in tensor.shape]
+        fe.code.emit(
+            "AllocTensor", register, NO_REGISTER, 0, shape, dtypes.dtype(tensor.dtype).number, 0
+        )
+        operands.append(register)
+    fe.code.emit("CallKernel", call.index, operands, words, [])
+    for register in operands[len(operands) - len(call.scratch) :] if call.scratch else ():
+        fe.code.emit("KillRegister", register)
+
+
+def emit_op(fe: FunctionEmitter, call: Call, dst: Place) -> None:
+    """An operator call with a result register."""
+    if class_of(call, fe.unbox) is OpClass.SCALAR:
+        fe.into(dst, type_of(call), True, lambda r: _scalar(fe, call, r))
+        return
+    code, type_ = fe.code, type_of(call)
+    name = call.op.name if isinstance(call.op, Op) else ""
+    match name:
+        case "vm.dim_of":
+            source = fe.obj(call.args[0])
+            fe.into(dst, type_, True, lambda r: code.emit("DimOf", r, source, call.attrs.axis))
+        case "vm.dim_value":
+            fe.into(dst, type_, True, lambda r: _dim_value(fe, call.attrs.dim, r))
+        case "vm.reshape_tensor":
+            source = fe.obj(call.args[0])
+            note = fe.program.note("reshape", call.span)
+            shape = [fe.dims.word(d) for d in call.attrs.shape]
+            fe.into(dst, type_, False, lambda r: code.emit("ReshapeTensor", r, source, shape, note))
+        case "shape_of":
+            source = fe.obj(call.args[0])
+            if not isinstance(type_, TensorType):
+                raise CompileError("shape_of gives a tensor")
+            code.emit("ShapeOf", dst[1], source, dtypes.dtype(type_.dtype).number)
+        case "memory.alloc_storage":
+            size = fe.dims.word(call.attrs.size)
+            code.emit("AllocStorage", dst[1], size, call.attrs.alignment, call.attrs.device)
+        case "memory.alloc_tensor":
+            _alloc_tensor(fe, dst[1], fe.obj(call.args[0]), call)
+        case "vm.call_kernel":
+            _call_kernel(fe, call)
+            outs = call.args[2]
+            fields = outs.fields if isinstance(outs, Tuple) else ()
+            code.emit("AllocADT", dst[1], 0, [fe.obj(f) for f in fields])
+        case _:
+            raise CompileError(f"operator {name} reached code generation outside of a fused group")
+
+
+def _dim_value(fe: FunctionEmitter, dim: Dim, register: int) -> None:
+    if isinstance(dim, int):
+        fe.code.emit_imm64(register, dim)
+        return
+    fe.code.emit("MoveInt", register, fe.dims.word(dim) & ~INT_BIT)
+
+
+def _scalar(fe: FunctionEmitter, call: Call, dst: int) -> None:
+    """Rank-0 integer and bool arithmetic."""
+    op = call.op
+    type_ = type_of(call)
+    if not isinstance(op, Op) or not isinstance(type_, TensorType):
+        raise CompileError("a scalar operator gives a tensor of rank 0")
+    dtype = dtypes.dtype(type_.dtype).number
+    args = [fe.int(a) for a in call.args] if op.name != "where" else []
+    code = fe.code
+    if op.name in ARITHMETIC:
+        code.emit(ARITHMETIC[op.name], dst, args[0], args[1], dtype)
+    elif op.name in COMPARISON:
+        mnemonic, swapped = COMPARISON[op.name]
+        left, right = (args[1], args[0]) if swapped else (args[0], args[1])
+        code.emit(mnemonic, dst, left, right)
+    elif op.name == "where":
+        _where(fe, call, dst)
+    elif op.name == "cast":
+        code.emit("IntCast", dst, args[0], dtype)
+    elif op.name == "logical_not":
+        code.emit("IntEq", dst, args[0], _constant(fe, 0))
+    elif op.name == "bitwise_not":
+        code.emit("IntXor", dst, args[0], _constant(fe, -1), dtype)
+    elif op.name == "negative":
+        code.emit("IntSub", dst, _constant(fe, 0), args[0], dtype)
+    elif op.name == "abs":
+        negated = fe.temp(True)
+        code.emit("IntSub", negated, _constant(fe, 0), args[0], dtype)
+        # abs(MIN) wraps to MIN: -MIN is MIN, and so is the larger of the two.
+        code.emit(
+            "IntMax" if dtypes.dtype(type_.dtype).is_signed else "IntMin",
+            dst,
+            args[0],
+            negated if dtypes.dtype(type_.dtype).is_signed else args[0],
+            dtype,
+        )
+    else:  # copy, floor, ceil, round of an integer
+        code.emit("MoveInt", dst, args[0])
+
+
+def _constant(fe: FunctionEmitter, value: int) -> int:
+    register = fe.temp(True)
+    fe.code.emit_imm64(register, value)
+    return register
+
+
+def _where(fe: FunctionEmitter, call: Call, dst: int) -> None:
+    """dst := cond ? a : b, by a branch."""
+    from_label = Label()
+    cond, if_true, if_false = (fe.int(a) for a in call.args)
+    middle = fe.temp(True)
+    fe.code.emit("MoveInt", middle, if_true)
+    skip = Label()
+    fe.code.emit("If", cond, from_label)
+    fe.code.emit("Goto", skip)
+    fe.code.place(from_label)
+    fe.code.emit("MoveInt", middle, if_false)
+    fe.code.place(skip)
+    fe.code.emit("MoveInt", dst, middle)

@@ -1,0 +1,118 @@
+"""What a pass is, what it may know, and how passes follow each other.
+
+A pass is a pure function (IRModule, PassContext) -> IRModule. Sequential runs a list of them, skips those that the
+user turned off, re-checks the module after each one when `verify` is set, and reports times.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from nimblevm.errors import CompileError, InternalError, NimbleError
+from nimblevm.relay.infer_type import infer_type
+from nimblevm.relay.ir import Call, IRModule
+from nimblevm.relay.well_formed import check_well_formed
+
+Array = npt.NDArray[np.generic]
+Evaluator = Callable[[Call, tuple[object, ...]], object]
+"""(operator call, values of its arguments: arrays or tuples of them) -> its value, by the kernel that the VM would run."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassContext:
+    """What passes may ask about the compilation.
+
+    passes_off  names of passes to skip (those that correctness needs can't be)
+    verify      run well_formed and infer_type after every pass (tests and debug runs)
+    unbox       rank-0 integers and bools live in int registers
+    evaluate    runs one operator at compile time; None: fold_constant does nothing
+    on_pass     called with a pass's name and its time in seconds
+    """
+
+    passes_off: frozenset[str] = frozenset()
+    verify: bool = False
+    unbox: bool = True
+    evaluate: Evaluator | None = None
+    on_pass: Callable[[str, float], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One transformation. `required`: the later passes or the program's meaning need it, so it can't be turned off."""
+
+    name: str
+    run: Callable[[IRModule, PassContext], IRModule]
+    required: bool = False
+
+    def __call__(self, mod: IRModule, ctx: PassContext | None = None) -> IRModule:
+        ctx = ctx or PassContext()
+        if self.name in ctx.passes_off:
+            if self.required:
+                raise CompileError(
+                    f"pass {self.name} can't be turned off: the program's meaning needs it"
+                )
+            return mod
+        start = time.perf_counter()
+        result = self.run(mod, ctx)
+        if ctx.on_pass is not None:
+            ctx.on_pass(self.name, time.perf_counter() - start)
+        if ctx.verify:
+            _verify(result, self.name)
+        return result
+
+
+def _verify(mod: IRModule, name: str) -> None:
+    try:
+        check_well_formed(mod)
+        infer_type(mod)
+    except NimbleError as error:
+        raise InternalError(f"pass {name} broke the program: {error}\n{mod!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Sequential:
+    """Passes in order, as one pass."""
+
+    passes: Sequence[Pass | FixedPoint]
+
+    def __call__(self, mod: IRModule, ctx: PassContext | None = None) -> IRModule:
+        ctx = ctx or PassContext()
+        unknown = ctx.passes_off - self.names()
+        if unknown:
+            raise CompileError(
+                f"passes_off names unknown passes: {', '.join(sorted(unknown))}; known: {', '.join(sorted(self.names()))}"
+            )
+        for step in self.passes:
+            mod = step(mod, ctx)
+        return mod
+
+    def names(self) -> frozenset[str]:
+        found: set[str] = set()
+        for step in self.passes:
+            found.update((step.name,) if isinstance(step, Pass) else step.names())
+        return frozenset(found)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPoint:
+    """Passes repeated until none of them changes a function (they return the same objects then), at most `rounds` times."""
+
+    passes: Sequence[Pass]
+    rounds: int = 3
+
+    def __call__(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        for _ in range(self.rounds):
+            before = dict(mod.functions)
+            for step in self.passes:
+                mod = step(mod, ctx)
+            if before == dict(mod.functions):
+                break
+        return mod
+
+    def names(self) -> frozenset[str]:
+        return frozenset(step.name for step in self.passes)

@@ -1,0 +1,140 @@
+"""Make every allocation of a kernel's result a binding of its own: destination-passing style.
+
+before:  let %y = fn (%p: Tensor[(?n, 4), float32], Primitive=1) { tanh(%p) }(%x);
+after:   let %s = memory.alloc_storage(size=16*?n);
+         let %y = memory.alloc_tensor(%s, shape=[?n, 4], dtype="float32");
+         let %k = vm.call_kernel(fn (...) {...}, (%x,), (%y,));
+
+A group with several results allocates each of them and then makes the tuple. An operator whose result is a view of its
+operand (reshape, expand_dims, squeeze) becomes vm.reshape_tensor.
+
+Needs: ANF, groups of fuse_ops. Keeps: both; arguments of vm.call_kernel are tuples of atoms. Cost: O(nodes).
+"""
+
+from __future__ import annotations
+
+from nimblevm import dtypes
+from nimblevm.compiler.op_class import OpClass, class_of
+from nimblevm.compiler.pass_base import Pass, PassContext
+from nimblevm.compiler.rewrite import (
+    fresh_var,
+    is_primitive,
+    let_chain,
+    make_lets,
+    map_functions,
+    op_call,
+    sub_blocks,
+    type_of,
+    typed,
+    with_body,
+    with_children,
+)
+from nimblevm.relay import dims
+from nimblevm.relay.dims import Dim
+from nimblevm.relay.ir import Call, Expr, Function, IRModule, Tuple, Var, children
+from nimblevm.relay.op.vm import STORAGE
+from nimblevm.relay.types import TensorType, TupleType
+
+ALIGNMENT = 64
+
+
+def byte_size(type_: TensorType) -> Dim:
+    """Bytes of a compact tensor."""
+    size: Dim = dtypes.dtype(type_.dtype).itemsize
+    for dim in type_.shape:
+        size = dims.mul(size, dim)
+    return size
+
+
+class _Manifest:
+    """Rewrites the blocks of one function, inner ones first."""
+
+    def __init__(self, unbox: bool) -> None:
+        self.unbox = unbox
+        self.done: dict[int, Expr] = {}
+        self.count = 0
+
+    def run(self, function: Function) -> Function:
+        order: list[Expr] = []
+        stack = [function.body]
+        while stack:
+            block = stack.pop()
+            order.append(block)
+            lets, tail = let_chain(block)
+            for value in (*(let.value for let in lets), tail):
+                stack.extend(sub_blocks(value))
+        for block in reversed(order):
+            self.done[id(block)] = self._block(block)
+        return with_body(function, self.done[id(function.body)])
+
+    def _fresh(self, wish: str, type_: TensorType | TupleType | None = None) -> Var:
+        self.count += 1
+        return fresh_var(f"{wish}{self.count - 1}", STORAGE if type_ is None else type_)
+
+    def _block(self, block: Expr) -> Expr:
+        lets, tail = let_chain(block)
+        bindings: list[tuple[Var, Expr]] = []
+        for let in lets:
+            self._binding(let.var, let.value, bindings)
+        if isinstance(tail, Call) and is_primitive(tail.op):
+            var = fresh_var("out", type_of(tail))
+            self._binding(var, tail, bindings)
+            return make_lets(bindings, var)
+        return make_lets(bindings, self._simple(tail))
+
+    def _simple(self, value: Expr) -> Expr:
+        if class_of(value, self.unbox) is OpClass.VIEW and isinstance(value, Call):
+            result = type_of(value)
+            if isinstance(result, TensorType):
+                view = op_call("vm.reshape_tensor", value.args[:1], result, shape=result.shape)
+                object.__setattr__(view, "span", value.span)
+                return view
+        if not sub_blocks(value):
+            return value
+        return with_children(value, tuple(self.done.get(id(c), c) for c in children(value)))
+
+    def _binding(self, var: Var, value: Expr, bindings: list[tuple[Var, Expr]]) -> None:
+        if not (isinstance(value, Call) and is_primitive(value.op)):
+            bindings.append((var, self._simple(value)))
+            return
+        result = type_of(value)
+        if isinstance(result, TupleType):
+            outs = tuple(self._fresh("out", t) for t in result.fields if isinstance(t, TensorType))
+        else:
+            outs = (var,)
+        for out in outs:
+            self._allocate(out, value, bindings)
+        ins = typed(Tuple(value.args), TupleType(type_of(a) for a in value.args))
+        tensors = typed(Tuple(outs), TupleType(type_of(o) for o in outs))
+        call = op_call("vm.call_kernel", (value.op, ins, tensors), type_of(tensors))
+        object.__setattr__(call, "span", value.span)
+        bindings.append((self._fresh("k", TupleType(type_of(o) for o in outs)), call))
+        if isinstance(result, TupleType):
+            bindings.append((var, typed(Tuple(outs, span=value.span), result)))
+
+    def _allocate(self, out: Var, value: Expr, bindings: list[tuple[Var, Expr]]) -> None:
+        type_ = type_of(out)
+        if not isinstance(type_, TensorType):
+            raise TypeError(f"a kernel gives tensors, not {type_!r}")
+        storage = self._fresh("s")
+        size = op_call(
+            "memory.alloc_storage", (), STORAGE, size=byte_size(type_), alignment=ALIGNMENT
+        )
+        tensor = op_call(
+            "memory.alloc_tensor", (storage,), type_, shape=type_.shape, dtype=type_.dtype
+        )
+        for node in (size, tensor):
+            object.__setattr__(node, "span", value.span)
+        bindings += ((storage, size), (out, tensor))
+
+
+def manifest_alloc(mod: IRModule, ctx: PassContext) -> IRModule:
+    """See the module's docstring."""
+
+    def rewrite(function: Function) -> Function:
+        return function if is_primitive(function) else _Manifest(ctx.unbox).run(function)
+
+    return map_functions(mod, rewrite)
+
+
+MANIFEST_ALLOC = Pass("manifest_alloc", manifest_alloc, required=True)

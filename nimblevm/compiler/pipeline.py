@@ -1,0 +1,16 @@
+"""The default sequence of passes, and nothing else."""
+
+from nimblevm.compiler.pass_base import Sequential
+from nimblevm.compiler.passes.fuse_ops import FUSE_OPS
+from nimblevm.compiler.passes.lambda_lift import LAMBDA_LIFT
+from nimblevm.compiler.passes.manifest_alloc import MANIFEST_ALLOC
+from nimblevm.compiler.passes.to_anf import TO_ANF
+
+PIPELINE = Sequential(
+    (
+        TO_ANF,
+        LAMBDA_LIFT,
+        FUSE_OPS,
+        MANIFEST_ALLOC,
+    )
+)
