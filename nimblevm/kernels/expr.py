@@ -159,7 +159,11 @@ class Builder:
     def cast(self, operand: Value, dtype: str) -> Value:
         if operand.dtype == dtype:
             return operand
-        if isinstance(operand, Const) and dtype == INDEX and not dtypes.dtype(operand.dtype).is_float:
+        if (
+            isinstance(operand, Const)
+            and dtype == INDEX
+            and not dtypes.dtype(operand.dtype).is_float
+        ):
             return self.i64(int(operand.value))
         return self._intern((), Cast(dtype, operand), (operand,))
 

@@ -107,7 +107,9 @@ def flat_types(type_: Type | None) -> tuple[TensorType, ...]:
             case TupleType(fields=fields):
                 stack.extend(reversed(fields))
             case other:
-                raise CompileError(f"a kernel takes and gives tensors and tuples of them, not {other!r}")
+                raise CompileError(
+                    f"a kernel takes and gives tensors and tuples of them, not {other!r}"
+                )
     return tuple(found)
 
 
@@ -149,7 +151,9 @@ class _Lowering:
         for param in self.fn.params:
             type_ = param.checked_type or param.type_annotation
             count = len(flat_types(type_))
-            leaves = iter([self._param(t, param, position + i) for i, t in enumerate(flat_types(type_))])
+            leaves = iter(
+                [self._param(t, param, position + i) for i, t in enumerate(flat_types(type_))]
+            )
             position += count
             self.values[param] = _shaped(type_, leaves)
 
@@ -224,7 +228,9 @@ class _Lowering:
     def _literal(self, expr: Constant) -> TensorExpr:
         data = expr.data
         if data.size == 0 or (data != data.flat[0]).any() and not _same_bits(data):
-            raise self._refuse(expr, "a constant with several values must be a parameter of the fused function")
+            raise self._refuse(
+                expr, "a constant with several values must be a parameter of the fused function"
+            )
         value = self.em.b.const(data.flat[0].item(), data.dtype.name)
         return TensorExpr(data.shape, data.dtype.name, lambda index: _constant(value))
 
@@ -316,11 +322,18 @@ class _Lowering:
         scratch = tuple(TensorType(t.shape, t.dtype) for t in em.scratch)
         types = (*self.param_types, *out_types, *scratch)
         axes = [
-            [Axis(em.dim(stretched.get((i, a), d)), (i, a) in stretched) for a, d in enumerate(t.shape)]
+            [
+                Axis(em.dim(stretched.get((i, a), d)), (i, a) in stretched)
+                for a, d in enumerate(t.shape)
+            ]
             for i, t in enumerate(types)
         ]
         body, axes, in_dims = _used_dims(em, body, axes)
-        names = [*self.names, *(f"out{i}" for i in range(len(out_types))), *(f"scratch{i}" for i in range(len(scratch)))]
+        names = [
+            *self.names,
+            *(f"out{i}" for i in range(len(out_types))),
+            *(f"scratch{i}" for i in range(len(scratch))),
+        ]
         roles = ["in"] * n_in + ["out"] * len(out_types) + ["scratch"] * len(scratch)
         buffers = tuple(
             Buffer(n, t.dtype, r, tuple(a))  # type: ignore[arg-type]
@@ -330,7 +343,13 @@ class _Lowering:
         alias = _aliases(body, self.param_types, out_types, [g[-1] for g in groups], single_nest)
         kernel = Kernel(self.name, buffers, tuple(map(_dim_name, in_dims)), body, alias=alias)
         return LoweredKernel(
-            kernel, in_dims, tuple(self.param_types), out_types, scratch, tuple(em.c_kernels), may_fail(kernel)
+            kernel,
+            in_dims,
+            tuple(self.param_types),
+            out_types,
+            scratch,
+            tuple(em.c_kernels),
+            may_fail(kernel),
         )
 
 
@@ -426,7 +445,9 @@ def _unstretch(em: Emitter, stretched: dict[tuple[int, int], Dim]) -> tuple[Stat
         if not isinstance(value, Load):
             return None
         indices = [
-            plain[0] if (value.buffer, axis) in stretched and (plain := em.stretch_of(index)) else index
+            plain[0]
+            if (value.buffer, axis) in stretched and (plain := em.stretch_of(index))
+            else index
             for axis, index in enumerate(value.indices)
         ]
         return Load(value.dtype, value.buffer, tuple(map(rewriter.value, indices)))
@@ -501,7 +522,10 @@ def may_fail(kernel: Kernel) -> bool:
 
 def divides(value: Binary) -> bool:
     """Whether this is an integer division or remainder."""
-    return value.op in ("div", "mod", "floordiv", "floormod") and not dtypes.dtype(value.dtype).is_float
+    return (
+        value.op in ("div", "mod", "floordiv", "floormod")
+        and not dtypes.dtype(value.dtype).is_float
+    )
 
 
 def nonzero(value: Value) -> bool:
@@ -513,4 +537,13 @@ def nonzero(value: Value) -> bool:
     return False
 
 
-__all__ = ["InDim", "IntParam", "LoweredKernel", "divides", "flat_types", "lower_primitive", "may_fail", "nonzero"]
+__all__ = [
+    "InDim",
+    "IntParam",
+    "LoweredKernel",
+    "divides",
+    "flat_types",
+    "lower_primitive",
+    "may_fail",
+    "nonzero",
+]

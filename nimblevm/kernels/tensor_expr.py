@@ -304,7 +304,12 @@ class Emitter:
     # --- forms that many operators share --------------------------------------------------------
 
     def accumulate(
-        self, op: str, start: Value, index: Index, extents: Sequence[Dim], value: Callable[[Index], Steps]
+        self,
+        op: str,
+        start: Value,
+        index: Index,
+        extents: Sequence[Dim],
+        value: Callable[[Index], Steps],
     ) -> Steps:
         """The Local that holds start op value(i) op value(i') ... over loops of `extents`."""
         with self.hoisted(index):
@@ -334,7 +339,11 @@ def _forward(tensor: TensorExpr, index: Index) -> Steps:
 
 
 def elementwise(
-    em: Emitter, operands: Sequence[TensorExpr], out: TensorType, function: Callable[..., Value], cost: int = 1
+    em: Emitter,
+    operands: Sequence[TensorExpr],
+    out: TensorType,
+    function: Callable[..., Value],
+    cost: int = 1,
 ) -> TensorExpr:
     """out[i] = function(operands[i]...), operands stretched to out's shape."""
 
@@ -351,7 +360,10 @@ def elementwise(
 
 
 def moved(
-    source: TensorExpr, shape: tuple[Dim, ...], where: Callable[[Index], Index], dtype: str | None = None
+    source: TensorExpr,
+    shape: tuple[Dim, ...],
+    where: Callable[[Index], Index],
+    dtype: str | None = None,
 ) -> TensorExpr:
     """out[i] = source[where(i)]: data in other places."""
 

@@ -81,7 +81,11 @@ def unflattened(em: Emitter, shape: Sequence[Dim], position: Value) -> Index:
             position = b.i64(0)
         else:
             # An axis is empty only where no element exists; max tells the code generator so.
-            size = em.dim(dim) if isinstance(dim, int) and dim > 0 else b.binary("max", em.dim(dim), b.i64(1))
+            size = (
+                em.dim(dim)
+                if isinstance(dim, int) and dim > 0
+                else b.binary("max", em.dim(dim), b.i64(1))
+            )
             index.append(b.binary("floormod", position, size))
             position = b.binary("floordiv", position, size)
     return tuple(reversed(index))

@@ -96,7 +96,9 @@ def _compute(name: str) -> Compute:
 def _better(em: Emitter, value: Value, best: Value, greater: bool, last: bool) -> Value:
     """Whether `value` takes the place of `best`; a NaN does, as in numpy."""
     b = em.b
-    better = b.compare(("ge" if last else "gt") if greater else ("le" if last else "lt"), value, best)
+    better = b.compare(
+        ("ge" if last else "gt") if greater else ("le" if last else "lt"), value, best
+    )
     if not dtypes.dtype(value.dtype).is_float:
         return better
     nan = b.test("isnan", value)

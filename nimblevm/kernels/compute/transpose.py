@@ -13,7 +13,9 @@ from nimblevm.kernels.tensor_expr import Emitter, Index, Tensors, moved, registe
 def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tensors:
     data = single(args[0])
     rank = data.rank
-    axes = tuple(reversed(range(rank))) if attrs.axes is None else tuple(a % rank for a in attrs.axes)
+    axes = (
+        tuple(reversed(range(rank))) if attrs.axes is None else tuple(a % rank for a in attrs.axes)
+    )
 
     def where(index: Index) -> Index:
         found: list[Value] = [em.b.i64(0)] * rank

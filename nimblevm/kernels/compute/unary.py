@@ -62,7 +62,9 @@ TABLE: dict[str, tuple[Function, int]] = {
 
 def _compute(function: Function, cost: int) -> Compute:
     def compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tensors:
-        return elementwise(em, [single(args[0])], tensor_type(out), lambda x: function(em.b, x), cost)
+        return elementwise(
+            em, [single(args[0])], tensor_type(out), lambda x: function(em.b, x), cost
+        )
 
     return compute
 

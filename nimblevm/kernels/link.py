@@ -1,0 +1,172 @@
+"""Object code -> one freestanding ELF shared object: no libraries, no undefined symbols, relative relocations only.
+
+Tries ld, ld.lld, cc and the ziglang package's linker, in this order, and keeps to the first that works. Equal objects and linker
+give equal bytes: no build id, no times, no paths.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+_OPTIONS = (
+    "-shared", "--no-undefined", "--build-id=none", "--hash-style=gnu", "-s", "-Bsymbolic", "-z", "now", "-z", "relro",
+    "-z", "noexecstack", "-z", "text",
+)  # fmt: skip
+_EMULATION = {"x86_64": "elf_x86_64", "aarch64": "aarch64linux"}
+_SECONDS = 120
+
+
+def _commands(arch: str) -> list[tuple[str, list[str]]]:
+    """(name, command without files) of every linker that may be there."""
+    found: list[tuple[str, list[str]]] = []
+    direct = ["-m", _EMULATION[arch], "-nostdlib", *_OPTIONS]
+    for name in ("ld", "ld.lld"):
+        path = shutil.which(name)
+        if path is not None:
+            found.append((name, [path, *direct]))
+    path = shutil.which("cc")
+    if path is not None:
+        found.append(("cc", [path, "-shared", "-nostdlib", *_through_driver(_OPTIONS[1:])]))
+    if importlib.util.find_spec("ziglang") is not None:
+        found.append(("ziglang", [sys.executable, "-m", "ziglang", "ld.lld", *direct]))
+    return found
+
+
+def _through_driver(options: Sequence[str]) -> list[str]:
+    return ["-Wl," + ",".join(options)]
+
+
+def _run(command: Sequence[str], objects: Sequence[bytes]) -> bytes | None:
+    """The linked bytes, or None if the command fails."""
+    with tempfile.TemporaryDirectory(prefix="nimblevm-") as folder:
+        place = Path(folder)
+        names = []
+        for number, content in enumerate(objects):
+            name = f"o{number}.o"
+            (place / name).write_bytes(content)
+            names.append(name)
+        try:
+            done = subprocess.run(
+                [*command, "-o", "out.so", *names],
+                cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False,
+            )  # fmt: skip
+        except (OSError, subprocess.SubprocessError):
+            return None
+        out = place / "out.so"
+        if done.returncode != 0 or not out.exists():
+            return None
+        return out.read_bytes()
+
+
+@lru_cache(maxsize=8)
+def _choice(arch: str, command: tuple[str, ...]) -> str:
+    """First line of a linker's --version."""
+    try:
+        done = subprocess.run(
+            [command[0], *(command[1:4] if "ziglang" in command else ()), "--version"],
+            stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False, text=True,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.splitlines()[0] if done.stdout else ""
+
+
+def link(objects: Sequence[bytes], arch: str) -> tuple[bytes, str] | None:
+    """(shared object, name and version of the linker), or None if no linker did it."""
+    for name, command in _commands(arch):
+        found = _run(command, objects)
+        if found is not None and not undefined_symbols(found):
+            return found, f"{name}: {_choice(arch, tuple(command))}"
+    return None
+
+
+_SYMBOL_TABLES = (2, 11)  # SHT_SYMTAB, SHT_DYNSYM
+
+
+def undefined_symbols(elf: bytes) -> tuple[str, ...]:
+    """Names that a 64-bit little-endian ELF file uses and does not define, sorted."""
+    (section_offset,) = struct.unpack_from("<Q", elf, 40)
+    entry_size, count = struct.unpack_from("<HH", elf, 58)
+    sections = [
+        struct.unpack_from("<IIQQQQIIQQ", elf, section_offset + i * entry_size)
+        for i in range(count)
+    ]
+    found: set[str] = set()
+    for section in sections:
+        if section[1] not in _SYMBOL_TABLES:
+            continue
+        strings = sections[section[6]][4]
+        for at in range(section[4], section[4] + section[5], 24):
+            name, _, _, index, _, _ = struct.unpack_from("<IBBHQQ", elf, at)
+            if index == 0 and name != 0:
+                end = elf.index(b"\0", strings + name)
+                found.add(elf[strings + name : end].decode())
+    return tuple(sorted(found))
+
+
+# What LLVM may call even where functions are marked no-builtins: it lowers its own memory intrinsics to these.
+SUPPORT = """
+define hidden ptr @memset(ptr returned %d, i32 %c, i64 %n) #0 {
+entry:
+  %b = trunc i32 %c to i8
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %next, %body ]
+  %go = icmp ult i64 %i, %n
+  br i1 %go, label %body, label %exit
+body:
+  %p = getelementptr inbounds i8, ptr %d, i64 %i
+  store i8 %b, ptr %p
+  %next = add nuw i64 %i, 1
+  br label %head
+exit:
+  ret ptr %d
+}
+define hidden ptr @memcpy(ptr noalias returned %d, ptr noalias %s, i64 %n) #0 {
+entry:
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %next, %body ]
+  %go = icmp ult i64 %i, %n
+  br i1 %go, label %body, label %exit
+body:
+  %from = getelementptr inbounds i8, ptr %s, i64 %i
+  %b = load i8, ptr %from
+  %p = getelementptr inbounds i8, ptr %d, i64 %i
+  store i8 %b, ptr %p
+  %next = add nuw i64 %i, 1
+  br label %head
+exit:
+  ret ptr %d
+}
+define hidden ptr @memmove(ptr returned %d, ptr %s, i64 %n) #0 {
+entry:
+  %before = icmp ult ptr %d, %s
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %next, %body ]
+  %go = icmp ult i64 %i, %n
+  br i1 %go, label %body, label %exit
+body:
+  %next = add nuw i64 %i, 1
+  %back = sub i64 %n, %next
+  %at = select i1 %before, i64 %i, i64 %back
+  %from = getelementptr inbounds i8, ptr %s, i64 %at
+  %b = load i8, ptr %from
+  %p = getelementptr inbounds i8, ptr %d, i64 %at
+  store i8 %b, ptr %p
+  br label %head
+exit:
+  ret ptr %d
+}
+"""
+
+__all__ = ["SUPPORT", "link", "undefined_symbols"]

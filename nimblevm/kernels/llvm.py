@@ -1,0 +1,213 @@
+"""Loop IR -> machine code. The only importer of llvmlite; without it, or without a linker, programs are IR only.
+
+    code = build(kernels, "native")      # NativeCode or None
+    code.elf                             # a freestanding shared object that exports nvm_kernel_table
+    code.functions[i]                    # index of kernels[i] in the table, or -1 if it has no generated code
+
+Targets: "native" or "llvm" (this machine), "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64" (also for other machines), "none".
+`target` names what the code needs: "x86_64:+avx2,+fma,...", LLVM's feature names.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nimblevm.errors import CompileError, NimbleWarning, Unsupported
+from nimblevm.kernels import link
+from nimblevm.kernels.llvm_kernel import KernelText
+from nimblevm.kernels.llvm_ops import Helpers
+from nimblevm.kernels.loop_ir import Kernel
+from nimblevm.kernels.schedule import schedule
+
+if importlib.util.find_spec("llvmlite") is not None:
+    import llvmlite
+    import llvmlite.binding as binding
+
+    HAVE_LLVM = True
+else:
+    HAVE_LLVM = False
+
+KERNEL_ABI = 1
+"""NVM_KERNEL_ABI of nvm_kernel.h."""
+
+# What generated code may use, of what a CPU has; the runtime checks exactly these.
+_V2 = ("cx16", "popcnt", "sse3", "ssse3", "sse4.1", "sse4.2")
+_V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
+_V4 = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
+_LEVELS: dict[str, tuple[str, ...]] = {
+    "x86-64": (), "x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4,
+}  # fmt: skip
+_TRIPLES = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
+
+
+@dataclass(frozen=True, slots=True)
+class TargetInfo:
+    """arch: "x86_64" or "aarch64". features: LLVM names, sorted. tune: CPU to schedule for, "" for none in particular."""
+
+    arch: str
+    features: tuple[str, ...]
+    tune: str = ""
+
+    @property
+    def text(self) -> str:
+        """As the file's section table names it."""
+        return self.arch + (":" + ",".join(f"+{f}" for f in self.features) if self.features else "")
+
+
+@dataclass(frozen=True, slots=True)
+class NativeCode:
+    """One native section. functions: per kernel its index in the table or -1; producer: versions, for the file's header."""
+
+    target: str
+    elf: bytes
+    count: int
+    functions: tuple[int, ...]
+    producer: dict[str, str]
+
+
+def parse_target(name: str) -> TargetInfo | None:
+    """The target of a name; None for "none". CompileError for an unknown one. Needs llvmlite for "native"."""
+    if name in ("none", "ir"):
+        return None
+    if name in ("native", "llvm"):
+        return _host()
+    if name == "generic":
+        name = "x86-64"
+    if name in _LEVELS:
+        return TargetInfo("x86_64", tuple(sorted(_LEVELS[name])))
+    if name == "aarch64":
+        return TargetInfo("aarch64", ("neon",))
+    known = ", ".join(("native", "llvm", "generic", *_LEVELS, "aarch64", "none"))
+    raise CompileError(f"unknown target {name!r}; known: {known}")
+
+
+def _host() -> TargetInfo | None:
+    if not HAVE_LLVM:
+        return None
+    arch = binding.get_process_triple().split("-")[0]
+    if arch not in _TRIPLES:
+        return None
+    has = {name for name, on in binding.get_host_cpu_features().items() if on}
+    wanted = _V4 if arch == "x86_64" else ("neon",)
+    features = tuple(sorted(f for f in wanted if f in has))
+    return TargetInfo(arch, features, binding.get_host_cpu_name())
+
+
+def build(kernels: Sequence[Kernel], target: str = "native") -> NativeCode | None:
+    """Compile kernels into one native section.
+
+    None if the target is "none", if no kernel has generated code, or, with a NimbleWarning, if llvmlite or a linker is
+    missing. Equal kernels, target, llvmlite and linker give equal bytes.
+    """
+    if target in ("none", "ir") or not kernels:
+        return None
+    if not HAVE_LLVM:
+        return _ir_only("llvmlite is not installed (pip install nimblevm[compiler])")
+    info = parse_target(target)
+    if info is None:
+        return _ir_only("this machine's architecture has no code generator")
+    text, functions = module_text(kernels, info)
+    count = sum(index >= 0 for index in functions)
+    if count == 0:
+        return None
+    objects = [compile_text(text, info)]
+    if link.undefined_symbols(objects[0]):
+        objects.append(compile_text(_support_text(info), info))
+    linked = link.link(objects, info.arch)
+    if linked is None:
+        return _ir_only("no linker works (tried ld, ld.lld, cc and the ziglang package)")
+    elf, linker = linked
+    version = ".".join(map(str, binding.llvm_version_info))
+    producer = {
+        "llvmlite": f"{llvmlite.__version__} (LLVM {version})",
+        "linker": linker,
+        "target": info.text,
+    }
+    return NativeCode(info.text, elf, count, functions, producer)
+
+
+def _ir_only(why: str) -> None:
+    warnings.warn(
+        f"{why}: the executable gets no machine code and its kernels are interpreted",
+        NimbleWarning,
+        3,
+    )
+
+
+def module_text(kernels: Sequence[Kernel], info: TargetInfo) -> tuple[str, tuple[int, ...]]:
+    """LLVM IR of a module, and per kernel its index in the table, -1 where an operation has no generated code."""
+    helpers = Helpers("sse4.1" in info.features or info.arch != "x86_64")
+    metadata = ['!{!"branch_weights", i32 2000, i32 1}']
+    texts: list[str] = []
+    functions: list[int] = []
+    for kernel in kernels:
+        try:
+            text = KernelText(
+                schedule(kernel, info.features), f"k{len(texts)}", helpers, metadata
+            ).text()
+        except Unsupported:
+            functions.append(-1)
+            continue
+        functions.append(len(texts))
+        texts.append(text)
+    names = ", ".join(f"ptr @k{i}" for i in range(len(texts)))
+    n = len(texts)
+    table = (
+        f"@nvm_kernel_table = constant {{ i32, i32, [{n} x ptr] }} "
+        f"{{ i32 {KERNEL_ABI}, i32 {n}, [{n} x ptr] [{names}] }}, align 8\n"
+    )
+    common = _attributes(info)
+    attributes = (
+        f"attributes #0 = {{ {common} }}\n"
+        f"attributes #1 = {{ alwaysinline {common} }}\n"
+        f"attributes #2 = {{ noinline {common} }}\n"
+    )
+    nodes = "".join(f"!{i} = {text}\n" for i, text in enumerate(metadata))
+    head = f'target triple = "{_TRIPLES[info.arch]}"\n'
+    return "\n".join([head, *helpers.texts.values(), *texts, table, attributes, nodes]), tuple(
+        functions
+    )
+
+
+def _support_text(info: TargetInfo) -> str:
+    return f'target triple = "{_TRIPLES[info.arch]}"\n{link.SUPPORT}\nattributes #0 = {{ {_attributes(info)} }}\n'
+
+
+def _attributes(info: TargetInfo) -> str:
+    features = ",".join(f"+{f}" for f in info.features)
+    cpu = "x86-64" if info.arch == "x86_64" else "generic"
+    tune = f' "tune-cpu"="{info.tune}"' if info.tune else ""
+    return f'nounwind "no-builtins" "target-cpu"="{cpu}" "target-features"="{features}"{tune}'
+
+
+def compile_text(text: str, info: TargetInfo) -> bytes:
+    """Object code of LLVM IR, optimised."""
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    module = binding.parse_assembly(text)
+    target = binding.Target.from_triple(_TRIPLES[info.arch])
+    machine = target.create_target_machine(
+        cpu="x86-64" if info.arch == "x86_64" else "generic",
+        features=",".join(f"+{f}" for f in info.features),
+        opt=3,
+        reloc="pic",
+        codemodel="default",
+    )
+    module.data_layout = str(machine.target_data)
+    options = binding.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = True
+    options.slp_vectorization = True
+    options.loop_interleaving = True
+    options.loop_unrolling = True
+    builder = binding.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    found: bytes = machine.emit_object(module)
+    return found
+
+
+__all__ = [
+    "HAVE_LLVM", "NativeCode", "TargetInfo", "build", "compile_text", "module_text", "parse_target",
+]  # fmt: skip

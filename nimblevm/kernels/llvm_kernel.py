@@ -1,0 +1,353 @@
+"""One kernel of loop IR as LLVM text: an outer function of the kernel ABI, and an inner one that gets buffers as arguments.
+
+The inner function's buffers are `noalias`, but for pairs that the kernel allows to share storage; the loops over such
+buffers carry access groups that say that their turns are independent, so that both cases vectorise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nimblevm import dtypes
+from nimblevm.errors import STATUSES, DivisionByZero, IndexOutOfRange
+from nimblevm.kernels import llvm_ops as ops
+from nimblevm.kernels.llvm_ops import MEMORY, REGISTER, Helpers, Lines
+from nimblevm.kernels.loop_ir import (
+    Accumulate,
+    Binary,
+    Cast,
+    CheckIndex,
+    Compare,
+    Const,
+    DimRef,
+    For,
+    If,
+    Kernel,
+    Load,
+    Local,
+    LoopVar,
+    Select,
+    SetDim,
+    SetLocal,
+    Statement,
+    Store,
+    Unary,
+    Value,
+)
+from nimblevm.kernels.lower import divides, nonzero
+from nimblevm.kernels.rewrite import all_statements, parts
+
+_CODE = {row.exception: row.number for row in STATUSES}
+
+
+class KernelText:
+    """Writes one kernel. `loops` numbers metadata nodes across the module."""
+
+    def __init__(self, kernel: Kernel, symbol: str, helpers: Helpers, metadata: list[str]) -> None:
+        self.kernel = kernel
+        self.symbol = symbol
+        self.lines = Lines(helpers)
+        self.metadata = metadata
+        self.scopes: list[dict[Value, str]] = [{}]
+        self.temporary: dict[Value, str] = {}
+        self.locals: dict[Local, str] = {}
+        self.volatile: dict[Value, bool] = {}
+        self.strides: list[list[tuple[str, str]]] = []
+        self.group: str | None = None
+        self.pitch_of: dict[tuple[int, int], int] = {}
+        shared = {index for pair in kernel.alias for index in pair}
+        self.noalias = [i not in shared for i in range(len(kernel.buffers))]
+        self.mutable = {i for i, b in enumerate(kernel.buffers) if b.role != "in"} | shared
+        position = len(kernel.dims)
+        for number, buffer in enumerate(kernel.buffers):
+            for axis, size in enumerate(buffer.axes):
+                if size.broadcast:
+                    self.pitch_of[number, axis] = position
+                    position += 1
+        self.n_dims = position
+
+    def text(self) -> str:
+        """Both functions. Raises Unsupported for an operation without generated code."""
+        self.lines.label("entry")
+        self._allocate_locals()
+        self._strides()
+        self._block(self.kernel.body)
+        self.lines.void("ret i32 0")
+        buffers = [
+            f"ptr {'noalias ' if self.noalias[i] else ''}nocapture %b{i}"
+            for i in range(len(self.kernel.buffers))
+        ]
+        dims = [f"i64 %d{i}" for i in range(self.n_dims)]
+        params = ", ".join(["ptr %ctx", "ptr %out_dims", *buffers, *dims])
+        body = "\n".join(self.lines.text)
+        return (
+            f"define internal i32 @{self.symbol}.body({params}) #0 {{\n{body}\n}}\n{self._entry()}"
+        )
+
+    def _entry(self) -> str:
+        lines = Lines(self.lines.helpers)
+        args = ["ptr %ctx"]
+        out = lines.do(f"getelementptr inbounds i64, ptr %dims, i64 {self.n_dims}")
+        args.append(f"ptr {out}")
+        for i in range(len(self.kernel.buffers)):
+            place = lines.do(f"getelementptr inbounds ptr, ptr %bufs, i64 {i}")
+            args.append("ptr " + lines.do(f"load ptr, ptr {place}, align 8"))
+        for i in range(self.n_dims):
+            place = lines.do(f"getelementptr inbounds i64, ptr %dims, i64 {i}")
+            args.append("i64 " + lines.do(f"load i64, ptr {place}, align 8"))
+        found = lines.do(f"call i32 @{self.symbol}.body({', '.join(args)})")
+        body = "\n".join(lines.text)
+        head = f"define internal i32 @{self.symbol}(ptr %ctx, ptr %bufs, ptr %dims) #0"
+        return f"{head} {{\nentry:\n{body}\n  ret i32 {found}\n}}\n"
+
+    # --- set-up ---------------------------------------------------------------------------------
+
+    def _allocate_locals(self) -> None:
+        for statement in all_statements(self.kernel.body):
+            if isinstance(statement, SetLocal | Accumulate) and statement.local not in self.locals:
+                local = statement.local
+                self.locals[local] = self.lines.do(f"alloca {REGISTER[local.dtype]}")
+
+    def _strides(self) -> None:
+        """Per axis: (stride factor of a stretched axis or "", actual size)."""
+        for number, buffer in enumerate(self.kernel.buffers):
+            row: list[tuple[str, str]] = []
+            for axis, size in enumerate(buffer.axes):
+                position = self.pitch_of.get((number, axis))
+                if position is None:
+                    row.append(("", self._value(size.size)))
+                    continue
+                many = self.lines.do(f"icmp ne i64 %d{position}, 1")
+                row.append((self.lines.do(f"zext i1 {many} to i64"), f"%d{position}"))
+            self.strides.append(row)
+
+    # --- statements -----------------------------------------------------------------------------
+
+    def _block(self, body: Sequence[Statement]) -> None:
+        """Statements nest as deep as loops do (at most 32), so this recurses."""
+        for statement in body:
+            self.temporary = {}
+            match statement:
+                case For():
+                    self._for(statement)
+                case If():
+                    self._if(statement)
+                case Store(buffer=buffer, indices=indices, value=value):
+                    self._store(buffer, indices, value)
+                case SetLocal(local=local, value=value):
+                    found = self._value(value)
+                    self.lines.void(
+                        f"store {REGISTER[local.dtype]} {found}, ptr {self.locals[local]}"
+                    )
+                case Accumulate():
+                    self._accumulate(statement)
+                case SetDim(index=index, value=value):
+                    found = self._value(value)
+                    place = self.lines.do(f"getelementptr inbounds i64, ptr %out_dims, i64 {index}")
+                    self.lines.void(f"store i64 {found}, ptr {place}, align 8")
+                case _:
+                    raise TypeError(f"unknown statement {type(statement).__name__}")
+
+    def _scoped(self, body: Sequence[Statement], first: dict[Value, str] | None = None) -> None:
+        self.scopes.append(first or {})
+        self._block(body)
+        self.scopes.pop()
+        self.temporary = {}
+
+    def _for(self, loop: For) -> None:
+        b = self.lines
+        extent = self._value(loop.extent)
+        name = b.name("loop")
+        inner = any(isinstance(s, For) for s in all_statements(loop.body))
+        outer_group = self.group
+        extra = ""
+        if loop.parallel and not inner:
+            self.group = self._node("distinct !{}")
+            extra = ", " + self._node(f'!{{!"llvm.loop.parallel_accesses", {self.group}}}')
+        mark = self._node(f'distinct !{{!SELF, !{{!"llvm.loop.mustprogress"}}{extra}}}')
+        b.void(f"br label %{name}.pre")
+        b.label(f"{name}.pre")
+        b.void(f"br label %{name}.head")
+        b.label(f"{name}.head")
+        b.void(f"%{name}.i = phi i64 [ 0, %{name}.pre ], [ %{name}.next, %{name}.latch ]")
+        b.void(f"%{name}.go = icmp slt i64 %{name}.i, {extent}")
+        b.void(f"br i1 %{name}.go, label %{name}.body, label %{name}.exit")
+        b.label(f"{name}.body")
+        self._scoped(loop.body, {loop.var: f"%{name}.i"})
+        b.void(f"br label %{name}.latch")
+        b.label(f"{name}.latch")
+        b.void(f"%{name}.next = add nuw nsw i64 %{name}.i, 1")
+        b.void(f"br label %{name}.head, !llvm.loop {mark}")
+        b.label(f"{name}.exit")
+        self.group = outer_group
+
+    def _node(self, text: str) -> str:
+        """A numbered metadata node."""
+        number = f"!{len(self.metadata)}"
+        self.metadata.append(text.replace("!SELF", number))
+        return number
+
+    def _if(self, statement: If) -> None:
+        b = self.lines
+        cond = self._value(statement.cond)
+        name = b.name("if")
+        b.void(f"br i1 {cond}, label %{name}.then, label %{name}.else")
+        b.label(f"{name}.then")
+        self._scoped(statement.then)
+        b.void(f"br label %{name}.end")
+        b.label(f"{name}.else")
+        self._scoped(statement.otherwise)
+        b.void(f"br label %{name}.end")
+        b.label(f"{name}.end")
+
+    def _store(self, buffer: int, indices: tuple[Value, ...], value: Value) -> None:
+        b = self.lines
+        found = self._value(value)
+        dtype = self.kernel.buffers[buffer].dtype
+        if dtype == "bool":
+            found = b.do(f"zext i1 {found} to i8")
+        elif dtype == "float16":
+            found = ops.float_to_half(b, found)
+        b.void(
+            f"store {MEMORY[dtype]} {found}, ptr {self._address(buffer, indices)}{self._access(dtype)}"
+        )
+
+    def _access(self, dtype: str) -> str:
+        group = f", !llvm.access.group {self.group}" if self.group else ""
+        return f", align {dtypes.dtype(dtype).itemsize}{group}"
+
+    def _address(self, buffer: int, indices: tuple[Value, ...]) -> str:
+        b = self.lines
+        position = "0"
+        for (factor, size), index in zip(self.strides[buffer], indices, strict=True):
+            at = self._value(index)
+            if factor:
+                at = b.do(f"mul nsw i64 {at}, {factor}")
+            if position != "0":
+                scaled = b.do(f"mul nsw i64 {position}, {size}")
+                at = scaled if at == "0" else b.do(f"add nsw i64 {scaled}, {at}")
+            position = at
+        type_ = MEMORY[self.kernel.buffers[buffer].dtype]
+        return b.do(f"getelementptr inbounds {type_}, ptr %b{buffer}, i64 {position}")
+
+    def _accumulate(self, statement: Accumulate) -> None:
+        b = self.lines
+        local = statement.local
+        type_, dtype = REGISTER[local.dtype], local.dtype
+        fused = dtypes.dtype(dtype).is_float and statement.op in ("add", "mul")
+        if fused and isinstance(statement.value, Binary) and statement.value.op == "mul":
+            value = self._fused_product(statement.value)
+        else:
+            value = self._value(statement.value)
+        old = b.do(f"load {type_}, ptr {self.locals[local]}")
+        if fused:
+            new = ops.rounded(
+                b, b.do(f"f{statement.op} reassoc contract {type_} {old}, {value}"), dtype
+            )
+        else:
+            new = ops.binary(b, statement.op, old, value, dtype)
+        b.void(f"store {type_} {new}, ptr {self.locals[local]}")
+
+    def _fused_product(self, value: Binary) -> str:
+        x, y = self._value(value.lhs), self._value(value.rhs)
+        return ops.binary(self.lines, "mul", x, y, value.dtype, contract=True)
+
+    # --- values ---------------------------------------------------------------------------------
+
+    def _known(self, value: Value) -> str | None:
+        if isinstance(value, Const):
+            return ops.literal(value.value, REGISTER[value.dtype])
+        if isinstance(value, DimRef):
+            return f"%d{value.index}"
+        found = self.temporary.get(value)
+        for scope in reversed(self.scopes):
+            if found is not None:
+                return found
+            found = scope.get(value)
+        return found
+
+    def _value(self, root: Value) -> str:
+        """The register of a value; what it needs is written before. Iterative."""
+        todo: list[tuple[Value, bool]] = [(root, False)]
+        while todo:
+            value, ready = todo.pop()
+            if self._known(value) is not None:
+                continue
+            if not ready:
+                todo.append((value, True))
+                todo.extend((p, False) for p in reversed(parts(value)))
+                continue
+            changes = self._changes(value)
+            register = self._write(value)
+            (self.temporary if changes else self.scopes[-1])[value] = register
+        found = self._known(root)
+        assert found is not None
+        return found
+
+    def _changes(self, value: Value) -> bool:
+        """Whether a value depends on what statements change, so that it holds for one statement only."""
+        found = self.volatile.get(value)
+        if found is None:
+            found = isinstance(value, Local) or (
+                isinstance(value, Load) and value.buffer in self.mutable
+            )
+            found = found or any(self.volatile.get(p, False) for p in parts(value))
+            self.volatile[value] = found
+        return found
+
+    def _write(self, value: Value) -> str:
+        b = self.lines
+        operands = [self._known(p) or "" for p in parts(value)]
+        match value:
+            case Local(dtype=dtype):
+                return b.do(f"load {REGISTER[dtype]}, ptr {self.locals[value]}")
+            case Load(dtype=dtype, buffer=buffer, indices=indices):
+                raw = b.do(
+                    f"load {MEMORY[dtype]}, ptr {self._address(buffer, indices)}{self._access(dtype)}"
+                )
+                if dtype == "bool":
+                    return b.do(f"icmp ne i8 {raw}, 0")
+                return ops.half_to_float(b, raw) if dtype == "float16" else raw
+            case Unary(op=op, operand=operand):
+                return ops.unary(b, op, operands[0], operand.dtype)
+            case Binary(op=op, dtype=dtype, rhs=rhs):
+                if divides(value) and not nonzero(rhs):
+                    self._check_divisor(operands[1], dtype)
+                return ops.binary(b, op, operands[0], operands[1], dtype)
+            case Compare(op=op, lhs=lhs):
+                return ops.compare(b, op, operands[0], operands[1], lhs.dtype)
+            case Select(dtype=dtype):
+                type_ = REGISTER[dtype]
+                return b.do(
+                    f"select i1 {operands[0]}, {type_} {operands[1]}, {type_} {operands[2]}"
+                )
+            case Cast(dtype=dtype, operand=operand):
+                return ops.cast(b, operands[0], operand.dtype, dtype)
+            case CheckIndex(operand=number):
+                ok = b.do(f"icmp ult i64 {operands[0]}, {operands[1]}")
+                self._fail_unless(ok, IndexOutOfRange, number, operands[0], operands[1])
+                return operands[0]
+            case LoopVar(name=name):
+                raise ValueError(
+                    f"kernel {self.kernel.name}: loop variable {name} is used outside its loop"
+                )
+        raise TypeError(f"unknown value {type(value).__name__}")
+
+    def _check_divisor(self, divisor: str, dtype: str) -> None:
+        ok = self.lines.do(f"icmp ne {REGISTER[dtype]} {divisor}, 0")
+        self._fail_unless(ok, DivisionByZero, -1, "0", "0")
+
+    def _fail_unless(self, ok: str, error: type, operand: int, index: str, bound: str) -> None:
+        b = self.lines
+        name = b.name("check")
+        b.void(f"br i1 {ok}, label %{name}.ok, label %{name}.bad, !prof !0")
+        b.label(f"{name}.bad")
+        place = b.do("getelementptr inbounds i8, ptr %ctx, i64 8")
+        function = b.do(f"load ptr, ptr {place}, align 8")
+        args = f"ptr %ctx, i32 {_CODE[error]}, i32 {operand}, i64 {index}, i64 {bound}"
+        status = b.do(f"call i32 {function}({args})")
+        b.void(f"ret i32 {status}")
+        b.label(f"{name}.ok")
+
+
+__all__ = ["KernelText"]
