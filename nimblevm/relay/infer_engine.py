@@ -4,12 +4,14 @@ infer_type.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
+from nimblevm.errors import RelayTypeError
 from nimblevm.relay.analysis import pattern_text, unmatched_cases
 from nimblevm.relay.dims import Dim, DimVar
-from nimblevm.relay.infer_patterns import PatternTyper, check_parameter_dims
+from nimblevm.relay.infer_functions import FunctionInference
+from nimblevm.relay.infer_patterns import PatternTyper
 from nimblevm.relay.infer_recognise import same_unknowns
 from nimblevm.relay.instantiate import Instantiation
 from nimblevm.relay.ir import (
@@ -33,7 +35,7 @@ from nimblevm.relay.ir import (
 )
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.type_context import InferContext
-from nimblevm.relay.type_errors import Note, call_error, count_text, name_of, show, type_error
+from nimblevm.relay.type_errors import call_error, count_text, name_of, show
 from nimblevm.relay.types import (
     HAS_HOLE,
     UNIT,
@@ -59,27 +61,19 @@ def constructor_type(constructor: Constructor, definition: TypeData) -> FuncType
     return FuncType(constructor.inputs, result, definition.type_vars)
 
 
-class Inference:
+class Inference(FunctionInference):
     """The state of inference over one module."""
 
     def __init__(self, module: IRModule) -> None:
+        super().__init__(Solver(self._bound))
         self.module = module
-        self.solver = Solver(self._bound)
-        self.types: dict[Expr, Type] = {}
         self.type_args: dict[Call, tuple[Type, ...]] = {}
-        self.order: list[Expr] = []
-        self._stack: list[Any] = []
         self._globals: dict[GlobalVar, FuncType] = {}
-        self._marks: dict[Expr, int] = {}  # functions, and variables known to be one
         self._context = InferContext(self.solver)
         self._waiting: dict[IncompleteType, list[tuple[Callable[[Any], Type | None], Expr]]] = {}
         self._ready: list[tuple[Callable[[Any], Type | None], Expr]] = []
-        self._open: dict[Expr, IncompleteType] = {}
         self._patterns = PatternTyper(module, self.solver, self.types, self._recognise)
         self._claimed: set[DimVar] = set()
-        self._opened: dict[Function, FuncType] = {}
-        self._scopes: list[int] = []
-        self._function: str = ""
         self._enter: dict[type, Callable[[Any], None]] = {
             Var: self._enter_var,
             Constant: self._enter_constant,
@@ -103,6 +97,7 @@ class Inference:
     def declare(self, var: GlobalVar, function: Function) -> None:
         """Make a global function known by its signature (holes where it has no annotation)."""
         self._globals[var] = self._open_function(function)
+        self._announce[function] = lambda type_: self._globals.update({var: type_})
 
     def define(self, var: GlobalVar, function: Function) -> None:
         """Infer a global function's body."""
@@ -119,13 +114,19 @@ class Inference:
         types, stack, enter, ready = self.types, self._stack, self._enter, self._ready
         stack.append(root)
         while stack:
-            item = stack.pop()
-            if item.__class__ is tuple:
-                item[0](item[1])
-                if ready:
-                    self._drain()
-            elif item not in types:
-                enter[item.__class__](item)
+            try:
+                while stack:
+                    item = stack.pop()
+                    if item.__class__ is tuple:
+                        item[0](item[1])
+                        if ready:
+                            self._drain()
+                    elif item not in types:
+                        enter[item.__class__](item)
+            except RelayTypeError:
+                # The fault may lie in what was assumed of a recursive function.
+                if not self._assume_less():
+                    raise
         return types[root]
 
     def _bound(self, hole: IncompleteType) -> None:
@@ -135,11 +136,13 @@ class Inference:
 
     def _drain(self) -> None:
         """Finish what waited for holes that are bound now."""
+        fresh = self.solver.fresh
+        kept = list(fresh)
         while self._ready:
             action, node = self._ready.pop()
             if node not in self._open:
                 continue
-            self.solver.fresh.clear()
+            fresh.clear()
             try:
                 found = action(node)
                 if found is not None:
@@ -149,11 +152,7 @@ class Inference:
                     self.types[node] = found
             except TypeMismatch as mismatch:
                 raise self._error(mismatch.reason, node) from None
-
-    @property
-    def unfinished(self) -> list[Expr]:
-        """Nodes that still wait for the type of something."""
-        return list(self._open)
+        fresh[:] = kept
 
     def _finish(self, node: Expr, action: Callable[[Any], Type | None]) -> None:
         """Type a node by `action`; if that has to wait for a hole, a hole stands for the type."""
@@ -201,16 +200,6 @@ class Inference:
         if isinstance(node, Call) and args:
             self.type_args[node] = tuple(substitute(t, None, usable) for t in args)
         return substitute(found, None, usable)
-
-    # --- errors -----------------------------------------------------------------------------------
-
-    def _error(self, message: str, node: Expr, notes: Iterable[Note] = ()) -> Exception:
-        where = f" (in @{self._function})" if self._function and node.span is None else ""
-        return type_error(message + where, node.span, notes)
-
-    def _note(self, expr: Expr, text: str = "") -> Note:
-        shown = show(self.solver.resolve(self.types[expr])) if expr in self.types else "?"
-        return expr.span, f"{text or name_of(expr)} has type {shown}"
 
     # --- leaves -----------------------------------------------------------------------------------
 
@@ -330,6 +319,8 @@ class Inference:
             call.bind(args)
         except TypeMismatch as mismatch:
             raise self._call_error(node, callee, mismatch) from None
+        if self._ready:
+            self._drain()
         if callee.type_params:
             self.type_args[node] = call.type_args()
         return call.result(claimed=not known)
@@ -353,8 +344,11 @@ class Inference:
             # The variable may occur in its own value: recursion goes through what is written.
             assert isinstance(value, Function)
             annotation = node.var.type_annotation
-            self.types[node.var] = annotation or self._open_function(value)
-            self._marks[node.var] = self._marks.setdefault(value, self.solver.mark())
+            opened = self._open_function(value)
+            self.types[node.var] = annotation or opened
+            if annotation is None:
+                self._announce[value] = lambda type_: self.types.update({node.var: type_})
+            self._marks[node.var] = self.solver.mark()
         stack = self._stack
         stack.append((self._leave_let, node))
         stack.append(node.body)
@@ -384,64 +378,6 @@ class Inference:
 
     def _leave_let(self, node: Let) -> None:
         self.types[node] = self.types[node.body]
-        self.order.append(node)
-
-    # --- functions --------------------------------------------------------------------------------
-
-    def _open_function(self, node: Function) -> FuncType:
-        """The type of a function before its body is seen; its parameters get theirs."""
-        params: list[Type] = []
-        for param in node.params:
-            if param not in self.types:
-                annotation = param.type_annotation
-                self.types[param] = (
-                    annotation if annotation is not None else self.solver.hole(HoleKind.PARAMETER)
-                )
-            params.append(self.types[param])
-        result = node.ret_type
-        if result is None:
-            result = self.solver.hole(HoleKind.RESULT)
-        made = FuncType(params, result, node.type_params)
-        self._opened[node] = made
-        return made
-
-    def _enter_function(self, node: Function) -> None:
-        solver = self.solver
-        opened = self._opened.get(node) or self._open_function(node)
-        mark = solver.mark()
-        self._marks.setdefault(node, mark)
-        self._scopes.append(mark)
-        check_parameter_dims(node, opened.arg_types, solver.rigid)
-        for type_ in opened.arg_types:
-            solver.add_rigid_of(type_)
-        self._stack.append((self._leave_function, node))
-        self._stack.append(node.body)
-
-    def _leave_function(self, node: Function) -> None:
-        solver = self.solver
-        opened = self._opened[node]
-        body = solver.resolve(self.types[node.body])
-        declared = node.ret_type
-        try:
-            if declared is None:
-                assert isinstance(opened.ret_type, IncompleteType)
-                solver.settle(opened.ret_type, body)
-                result = body
-            else:
-                solver.flow(body, declared)
-                result = solver.resolve(declared)
-        except TypeMismatch as mismatch:
-            wanted = show(solver.resolve(opened.ret_type))
-            notes = [
-                self._note(node.body, "the body"),
-                (node.span, f"the result is expected to be {wanted}"),
-            ]
-            what = f"@{self._function}" if len(self._scopes) == 1 else "this function"
-            raise self._error(f"{mismatch.reason}, for the result of {what}", node, notes) from None
-        solver.release(self._scopes.pop())
-        self.types[node] = FuncType(
-            (solver.resolve(t) for t in opened.arg_types), result, node.type_params
-        )
         self.order.append(node)
 
     # --- branches ---------------------------------------------------------------------------------

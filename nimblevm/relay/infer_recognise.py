@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim, DimOp, DimVar
-from nimblevm.relay.types import HAS_DIM, TensorType, Type, parts
+from nimblevm.relay.types import HAS_DIM, TensorType, Type, TypeCall, parts
 
 
 def same_unknowns(found: Type, old: Type, fresh: set[DimVar]) -> dict[DimVar, DimVar]:
@@ -47,3 +48,34 @@ def _match(
             and len(a.args) == len(b.args)
         ):
             stack.extend(zip(a.args, b.args, strict=True))
+
+
+def fits(found: Type, assumed: Type, existential: set[DimVar]) -> bool:
+    """Whether `found` proves what `assumed` claims; existential variables may be any dim, each the same one."""
+    meaning: dict[DimVar, Dim] = {}
+    stack: list[tuple[Type, Type]] = [(found, assumed)]
+    seen: set[tuple[Type, Type]] = set()
+    while stack:
+        pair = stack.pop()
+        have, want = pair
+        if have is want or pair in seen:
+            continue
+        seen.add(pair)
+        if isinstance(have, TensorType) and isinstance(want, TensorType):
+            if have.dtype != want.dtype or len(have.shape) != len(want.shape):
+                return False
+            for p, q in zip(have.shape, want.shape, strict=True):
+                if isinstance(q, DimVar) and q in existential:
+                    if not dims.compare(meaning.setdefault(q, p), p):
+                        return False
+                elif not dims.compare(p, q):
+                    return False
+        elif (
+            type(have) is not type(want) or not parts(have) or len(parts(have)) != len(parts(want))
+        ) or (
+            isinstance(have, TypeCall) and isinstance(want, TypeCall) and have.func is not want.func
+        ):
+            return False
+        else:
+            stack.extend(zip(parts(have), parts(want), strict=True))
+    return True

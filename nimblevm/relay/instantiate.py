@@ -108,6 +108,9 @@ class Instantiation:
                 self.types[want] = have if known is None else solver.join(known, have)
             elif isinstance(want, IncompleteType):
                 solver.flow(have, want)
+                if want in solver.binding:
+                    # Its dims are parameters of this call now.
+                    stack.append((have, want, certain, accepts, path))
             elif isinstance(have, IncompleteType):
                 solver.bind(have, self._as_far_as_known(want))
             elif isinstance(have, TensorType) and isinstance(want, TensorType):

@@ -73,6 +73,7 @@ class Solver:
     rigid   dims that are one number wherever the current code can run -> position of their
     introduction
     fresh   unknowns made since the caller last cleared the list
+    bottom  results of functions whose recursion has no type yet; used_bottom: those asked for
     on_bind called with each hole that is bound
     """
 
@@ -84,6 +85,9 @@ class Solver:
         self._kinds: dict[IncompleteType, HoleKind] = {}
         self._instances: dict[IncompleteType, list[IncompleteType]] = {}
         self._master: dict[IncompleteType, IncompleteType] = {}
+        self._settled: set[Type] = set()
+        self.bottom: set[Type] = set()
+        self.used_bottom: set[Type] = set()
         self._on_bind = on_bind
 
     # --- dims -----------------------------------------------------------------------------------
@@ -132,16 +136,20 @@ class Solver:
         return made
 
     def instance(self, type_: Type) -> Type:
-        """The result type of one call of a function whose result `type_` may not be inferred yet."""
-        result = self.prune(type_)
+        """The result type of one call of a function whose result may not be inferred yet."""
+        result, exact = type_, True
+        while result in self.binding:
+            exact = exact and result in self._settled
+            result = self.binding[result]
+        if result in self.bottom:
+            self.used_bottom.add(result)
+            return self.hole()
         if isinstance(result, IncompleteType):
             made = self.hole(HoleKind.RESULT)
             self._instances.setdefault(result, []).append(made)
             self._master[made] = result
             return made
-        if type_ is result:
-            return result
-        return self.forget_dims(self.resolve(result), static=True)
+        return result if exact else self.forget_dims(self.resolve(result), static=True)
 
     def prune(self, type_: Type) -> Type:
         """`type_` itself, or what it is bound to if it is a hole."""
@@ -183,6 +191,7 @@ class Solver:
         """The exact type of a RESULT hole is known now; what was concluded from others must fit
         it.
         """
+        self._settled.add(hole)
         if hole in self.binding:
             self.flow(type_, self.binding[hole])
             if self.prune(type_) is not hole:
