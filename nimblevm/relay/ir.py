@@ -50,6 +50,14 @@ def register_text_writer(text: Callable[[Any], str], astext: Callable[..., str])
     _TEXT_WRITERS[:] = [text, astext]
 
 
+def _as_tuples(node: Node, *names: str) -> None:
+    """Let lists stand where tuples are meant, and None for no elements, as TVM's constructors allow."""
+    for name in names:
+        value = getattr(node, name)
+        if type(value) is not tuple:
+            object.__setattr__(node, name, () if value is None else tuple(value))
+
+
 def _text(node: object) -> str:
     if _TEXT_WRITERS:
         return _TEXT_WRITERS[0](node)
@@ -135,6 +143,9 @@ class Tuple(Expr):
 
     fields: tuple[Expr, ...]
 
+    def __post_init__(self) -> None:
+        _as_tuples(self, "fields")
+
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Call(Expr):
@@ -144,6 +155,9 @@ class Call(Expr):
     args: tuple[Expr, ...]
     attrs: Any = None
     type_args: tuple[Type, ...] = ()
+
+    def __post_init__(self) -> None:
+        _as_tuples(self, "args", "type_args")
 
 
 _NO_ATTRS: Mapping[str, Any] = MappingProxyType({})
@@ -158,6 +172,11 @@ class Function(Expr):
     ret_type: Type | None = None
     type_params: tuple[TypeVar, ...] = ()
     attrs: Mapping[str, Any] = field(default_factory=lambda: _NO_ATTRS)
+
+    def __post_init__(self) -> None:
+        _as_tuples(self, "params", "type_params")
+        if self.attrs is None:
+            object.__setattr__(self, "attrs", _NO_ATTRS)
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -242,12 +261,18 @@ class PatternConstructor(Pattern):
     constructor: Constructor
     patterns: tuple[Pattern, ...] = ()
 
+    def __post_init__(self) -> None:
+        _as_tuples(self, "patterns")
+
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class PatternTuple(Pattern):
     """Matches a tuple whose fields match."""
 
     patterns: tuple[Pattern, ...] = ()
+
+    def __post_init__(self) -> None:
+        _as_tuples(self, "patterns")
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -265,6 +290,9 @@ class Match(Expr):
     data: Expr
     clauses: tuple[Clause, ...]
     complete: bool = True
+
+    def __post_init__(self) -> None:
+        _as_tuples(self, "clauses")
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)

@@ -1,0 +1,129 @@
+"""What the builder's functions are made of: operands from Python values, and calls of operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from nimblevm.relay import ir, op
+from nimblevm.relay.types import TensorType
+
+Number = bool | int | float
+
+
+class TupleWrapper:
+    """An expression whose value is a tuple of known length: index, iterate or take its length."""
+
+    def __init__(self, tuple_value: ir.Expr, size: int) -> None:
+        self.tuple_value = tuple_value
+        self.size = size
+
+    def astuple(self) -> ir.Tuple:
+        """A tuple expression of the fields."""
+        return ir.Tuple(tuple(self))
+
+    def astext(self) -> str:
+        """The text of the wrapped expression."""
+        return str(self.tuple_value)
+
+    def __getitem__(self, index: int) -> ir.TupleGetItem:
+        if not -self.size <= index < self.size:
+            raise IndexError(f"index {index} of a tuple of {self.size} fields")
+        return ir.TupleGetItem(self.tuple_value, index % self.size)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[ir.TupleGetItem]:
+        return (self[index] for index in range(self.size))
+
+    def __repr__(self) -> str:
+        return f"TupleWrapper({self.tuple_value!r}, {self.size})"
+
+
+Operand = ir.Expr | TupleWrapper | np.ndarray[Any, Any] | np.generic | Number
+
+# Result dtypes that are not the first argument's.
+_FIXED = {"argmax": "int32", "argmin": "int32", "vm.dim_of": "int64", "vm.dim_value": "int64"}
+_BOOL = frozenset(row.name for row in op.compare.TABLE)
+
+
+def dtype_of(expr: ir.Expr) -> str | None:
+    """The dtype of an expression as far as it is known without inference; iterative over first operands."""
+    while True:
+        known = expr.checked_type
+        if isinstance(known, TensorType):
+            return known.dtype
+        match expr:
+            case ir.Call(op=op.Op(name=name), args=args, attrs=attrs):
+                if name in _BOOL or name in _FIXED:
+                    return _FIXED.get(name, "bool")
+                declared = getattr(attrs, "dtype", "") or getattr(attrs, "out_dtype", "")
+                if declared:
+                    return str(declared)
+                if not args:
+                    return None
+                expr = args[1] if name == "where" else args[0]
+            case ir.Tuple(fields=fields) if fields:
+                expr = fields[0]
+            case ir.TupleGetItem(tuple_value=value):
+                expr = value
+            case ir.Let(body=body):
+                expr = body
+            case ir.If(true_branch=branch):
+                expr = branch
+            case _:
+                return None
+
+
+def constant(value: Any, dtype: str | None) -> ir.Constant:
+    """A Python number or array as a constant; a number takes `dtype`, which must be able to hold it."""
+    if isinstance(value, np.ndarray | np.generic):
+        return ir.Constant(np.asarray(value))
+    if not isinstance(value, Number):
+        raise TypeError(f"expected an expression, an array or a number, got {type(value).__name__}")
+    if dtype is None:
+        dtype = (
+            "bool" if isinstance(value, bool) else "int32" if isinstance(value, int) else "float32"
+        )
+    array = np.asarray(value).astype(dtype)
+    if np.dtype(dtype).kind in "iub" and array != value:
+        raise TypeError(f"{value} is no {dtype}: write relay.const({value}, dtype)")
+    return ir.Constant(array)
+
+
+def as_expr(value: Any, like: ir.Expr | None = None) -> ir.Expr:
+    """`value` as an expression; a number takes the dtype of `like`."""
+    if isinstance(value, ir.Expr):
+        return value
+    if isinstance(value, TupleWrapper):
+        return value.tuple_value
+    return constant(value, None if like is None else dtype_of(like))
+
+
+def pair(lhs: Any, rhs: Any) -> tuple[ir.Expr, ir.Expr]:
+    """Two operands of one dtype: a number takes the other's."""
+    if isinstance(lhs, ir.Expr):
+        return lhs, as_expr(rhs, lhs)
+    if isinstance(rhs, ir.Expr):
+        return as_expr(lhs, rhs), rhs
+    left = as_expr(lhs)
+    return left, as_expr(rhs, left)
+
+
+def fields_of(data: Any) -> ir.Expr:
+    """The tuple operand of a variadic operator: a tuple expression, or a sequence of operands."""
+    if isinstance(data, ir.Expr | TupleWrapper):
+        return as_expr(data)
+    if not isinstance(data, Sequence):
+        raise TypeError(
+            f"expected a tuple expression or a sequence of expressions, got {type(data).__name__}"
+        )
+    return ir.Tuple(tuple(as_expr(part) for part in data))
+
+
+def call_op(name: str, *args: Any, attrs: Any = None) -> ir.Call:
+    """A call of an operator by name."""
+    return ir.Call(op.get(name), tuple(as_expr(arg) for arg in args), attrs)

@@ -1,0 +1,52 @@
+"""relay.nn: the functions of neural networks, with TVM's argument order and defaults."""
+
+from __future__ import annotations
+
+from nimblevm.relay import ir, op
+from nimblevm.relay.call import Operand, call_op
+
+
+def dense(data: Operand, weight: Operand, units: int | None = None, out_dtype: str = "") -> ir.Call:
+    """data times the transposed weight."""
+    return call_op("nn.dense", data, weight, attrs=op.dense.DenseAttrs(units, out_dtype))
+
+
+def batch_matmul(
+    tensor_a: Operand,
+    tensor_b: Operand,
+    out_dtype: str = "",
+    transpose_a: bool = False,
+    transpose_b: bool = True,
+) -> ir.Call:
+    """A matrix product per batch element; tensor_b is transposed by default."""
+    attrs = op.batch_matmul.BatchMatmulAttrs(out_dtype, transpose_a, transpose_b)
+    return call_op("nn.batch_matmul", tensor_a, tensor_b, attrs=attrs)
+
+
+def bias_add(data: Operand, bias: Operand, axis: int = 1) -> ir.Call:
+    """A vector added along an axis."""
+    return call_op("nn.bias_add", data, bias, attrs=op.bias_add.BiasAddAttrs(axis))
+
+
+def relu(data: Operand) -> ir.Call:
+    """max(data, 0)."""
+    return call_op("nn.relu", data)
+
+
+def softmax(data: Operand, axis: int = -1) -> ir.Call:
+    """Exponentials that sum to one along an axis."""
+    return call_op("nn.softmax", data, attrs=op.softmax.SoftmaxAttrs(axis))
+
+
+def layer_norm(
+    data: Operand,
+    gamma: Operand,
+    beta: Operand,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> ir.Call:
+    """data normalized along an axis."""
+    attrs = op.layer_norm.LayerNormAttrs(axis, epsilon, center, scale)
+    return call_op("nn.layer_norm", data, gamma, beta, attrs=attrs)

@@ -1,0 +1,208 @@
+"""The builder: TVM's signatures, operands from Python values, scopes and loops."""
+
+from __future__ import annotations
+
+import inspect
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from nimblevm.relay import builder as relay
+from nimblevm.relay import ir, nn
+from nimblevm.relay.call import TupleWrapper
+from nimblevm.relay.interpreter import evaluate
+from nimblevm.relay.ir import IRModule
+from nimblevm.relay.loops import while_loop
+from nimblevm.relay.op import all_ops
+from nimblevm.relay.scope_builder import ScopeBuilder
+from nimblevm.relay.types import TensorType, scalar_type
+
+# Facts of TVM 0.18: argument order and defaults.
+RELAY = """
+log(data) exp(data) sqrt(data) rsqrt(data) sigmoid(data) floor(data) ceil(data) round(data) abs(data) sign(data)
+tanh(data) negative(data) logical_not(data) copy(data)
+add(lhs, rhs) subtract(lhs, rhs) multiply(lhs, rhs) divide(lhs, rhs) floor_divide(lhs, rhs) trunc_divide(lhs, rhs)
+power(lhs, rhs) mod(lhs, rhs) floor_mod(lhs, rhs) trunc_mod(lhs, rhs) logical_and(lhs, rhs) logical_or(lhs, rhs)
+logical_xor(lhs, rhs) equal(lhs, rhs) not_equal(lhs, rhs) less(lhs, rhs) less_equal(lhs, rhs) greater(lhs, rhs)
+greater_equal(lhs, rhs) maximum(lhs, rhs) minimum(lhs, rhs)
+zeros(shape, dtype) zeros_like(data) ones(shape, dtype) ones_like(data) clip(a, a_min, a_max)
+concatenate(data, axis) stack(data, axis) shape_of(data, dtype='int32') cast(data, dtype)
+expand_dims(data, axis, num_newaxis=1) transpose(data, axes=None) squeeze(data, axis=None)
+reshape(data, newshape, allowzero=False) take(data, indices, axis=None, batch_dims=0, mode='clip')
+full(fill_value, shape=(), dtype='') arange(start, stop=None, step=None, dtype='float32') where(condition, x, y)
+broadcast_to(data, shape) split(data, indices_or_sections, axis=0)
+strided_slice(data, begin, end, strides=None, axes=None, slice_mode='end')
+argmax(data, axis=None, keepdims=False, exclude=False, select_last_index=False)
+argmin(data, axis=None, keepdims=False, exclude=False, select_last_index=False)
+sum(data, axis=None, keepdims=False, exclude=False) all(data, axis=None, keepdims=False, exclude=False)
+any(data, axis=None, keepdims=False, exclude=False) max(data, axis=None, keepdims=False, exclude=False)
+min(data, axis=None, keepdims=False, exclude=False) mean(data, axis=None, keepdims=False, exclude=False)
+prod(data, axis=None, keepdims=False, exclude=False)
+var(name_hint, type_annotation=None, shape=None, dtype='float32', span=None) const(value, dtype=None, span=None)
+bind(expr, binds)
+"""
+NN = """
+dense(data, weight, units=None, out_dtype='') bias_add(data, bias, axis=1) relu(data) softmax(data, axis=-1)
+layer_norm(data, gamma, beta, axis=-1, epsilon=1e-05, center=True, scale=True)
+batch_matmul(tensor_a, tensor_b, out_dtype='', transpose_a=False, transpose_b=True)
+"""
+
+
+def facts(text: str) -> list[tuple[str, str]]:
+    """(name, signature) of every entry; the shape=() of full has brackets of its own."""
+    found, depth, start = [], 0, 0
+    for at, char in enumerate(text):
+        depth += (char == "(") - (char == ")")
+        if char == ")" and depth == 0:
+            name, signature = text[start : at + 1].strip().split("(", 1)
+            found.append((name, "(" + " ".join(signature.split())))
+            start = at + 1
+    return found
+
+
+def signature(module: ModuleType, name: str) -> str:
+    found = inspect.signature(getattr(module, name))
+    bare = [p.replace(annotation=p.empty) for p in found.parameters.values()]
+    return str(found.replace(parameters=bare, return_annotation=found.empty))
+
+
+@pytest.mark.parametrize(("name", "expected"), facts(RELAY))
+def test_signature_in_relay(name: str, expected: str) -> None:
+    assert signature(relay, name) == expected
+
+
+@pytest.mark.parametrize(("name", "expected"), facts(NN))
+def test_signature_in_nn(name: str, expected: str) -> None:
+    assert signature(nn, name) == expected
+
+
+def test_every_public_operator_has_a_function() -> None:
+    for op in all_ops():
+        if op.name.startswith("nn."):
+            assert hasattr(nn, op.name.removeprefix("nn."))
+        elif not op.name.startswith(("vm.", "memory.")):
+            assert hasattr(relay, op.name)
+
+
+def run(body: ir.Expr, params: list[ir.Var], *args: object) -> object:
+    return evaluate(IRModule.from_expr(ir.Function(tuple(params), body)), args)
+
+
+def test_operators_of_expressions() -> None:
+    x = relay.var("x", shape=(2,), dtype="float32")
+    value = np.asarray([3.0, -4.0], "float32")
+    for built, expected in [
+        (x + 1, value + 1), (1 + x, value + 1), (x - 2, value - 2), (2 - x, 2 - value), (x * 0.5, value / 2),
+        (3 * x, value * 3), (x / 2, value / 2), (12 / x, 12 / value), (-x, -value), (x < 0, value < 0),
+        (x > 0, value > 0), (x <= 3, value <= 3), (0 <= x, value >= 0), (x.astype("int32"), value.astype("int32")),
+        (np.ones(2, "float32") + x, value + 1),
+    ]:  # fmt: skip
+        result = run(built, [x], value)
+        assert result.dtype == expected.dtype
+        np.testing.assert_array_equal(result, expected)
+    assert (x == x) is True
+    assert (x == relay.var("x")) is False
+
+
+def test_numbers_take_the_other_operand_s_dtype() -> None:
+    x = relay.var("x", shape=(2,), dtype="float16")
+    assert relay.add(x, 1).args[1].checked_type is scalar_type("float16")
+    assert relay.add(relay.exp(x), 1).args[1].checked_type is scalar_type("float16")
+    assert (relay.argmax(x) + 1).args[1].checked_type is scalar_type("int32")
+    assert (relay.var("y") + 1.5).args[1].checked_type is scalar_type("float32")
+    assert relay.const(3).checked_type is scalar_type("int32")
+    assert relay.const(2**40).checked_type is scalar_type("int64")
+    assert relay.const(3.5).checked_type is scalar_type("float32")
+    assert relay.const(True).checked_type is scalar_type("bool")
+    assert relay.const(np.float64(3)).checked_type is scalar_type("float64")
+    assert relay.const([1, 2], "int8").checked_type is TensorType((2,), "int8")
+    with pytest.raises(TypeError, match="300 is no int8"):
+        relay.var("z", "int8") + 300
+
+
+def test_var_annotations() -> None:
+    assert relay.var("x").type_annotation is None
+    assert relay.var("x", "int32").type_annotation is scalar_type("int32")
+    assert relay.var("x", shape=(1, 2)).type_annotation is TensorType((1, 2), "float32")
+    with pytest.raises(ValueError, match="not both"):
+        relay.var("x", scalar_type("int32"), shape=(1,))
+    assert relay.Any() is not relay.Any()
+
+
+def test_split_gives_a_tuple_wrapper() -> None:
+    x = relay.var("x", shape=(6,), dtype="int32")
+    parts = relay.split(x, 3)
+    assert isinstance(parts, TupleWrapper)
+    assert len(parts) == 3
+    a, _, c = parts
+    np.testing.assert_array_equal(run(a * c, [x], np.arange(6, dtype="int32")), [0, 5])
+    assert len(relay.split(x, (1, 4))) == 3
+    joined = relay.concatenate(relay.split(x, 2), 0)
+    np.testing.assert_array_equal(run(joined, [x], np.arange(6, dtype="int32")), np.arange(6))
+    with pytest.raises(IndexError):
+        parts[3]
+
+
+def test_lists_where_tvm_takes_lists() -> None:
+    x = relay.var("x", shape=(2, 3))
+    function = ir.Function([x], relay.concatenate([x, x], axis=0))
+    assert function.params == (x,)
+    assert ir.Call(function, [x]).args == (x,)
+    assert ir.Tuple([x, x]).fields == (x, x)
+    assert relay.reshape(x, [3, -1]).attrs.newshape == (3, -1)
+    assert relay.sum(x, [0]).attrs.axis == (0,)
+    assert relay.sum(x, 0).attrs.axis == (0,)
+
+
+def test_arange_and_full() -> None:
+    assert run(relay.arange(3), []).tolist() == [0, 1, 2]
+    assert run(relay.arange(1, 7, 2, dtype="int64"), []).dtype == "int64"
+    assert run(relay.full(relay.const(2), (2,), "int8"), []).tolist() == [2, 2]
+    assert run(relay.zeros((0, 2), "bool"), []).shape == (0, 2)
+    with pytest.raises(TypeError, match="computed shape"):
+        relay.zeros(relay.const([1, 2]), "int32")
+
+
+def test_bind() -> None:
+    x, y = relay.var("x", "int32"), relay.var("y", "int32")
+    function = relay.bind(ir.Function((x, y), x - y), {"y": 2})
+    assert evaluate(IRModule.from_expr(function), (5,)) == 3
+    assert run(relay.bind(x * y, {y: x}), [x], 4) == 16
+    with pytest.raises(KeyError, match="no parameter 'z'"):
+        relay.bind(function, {"z": 1})
+
+
+def test_scope_builder() -> None:
+    x = relay.var("x", "int32")
+    scope = ScopeBuilder()
+    double = scope.let("double", x * 2)
+    with scope.if_scope(double > 10):
+        less = scope.let(("less", scalar_type("int32")), double - 10)
+        scope.ret(less)
+    with scope.else_scope():
+        scope.ret(double)
+    body = scope.get()
+    assert run(body, [x], 3) == 6
+    assert run(body, [x], 8) == 6
+    with pytest.raises(RuntimeError, match="result already"):
+        scope.ret(x)
+    with pytest.raises(RuntimeError, match="no result"):
+        ScopeBuilder().get()
+
+
+def test_while_loop() -> None:
+    i = relay.var("i", "int32")
+    grown = relay.var("grown", shape=(relay.Any(), 1))
+    loop = while_loop(
+        lambda i, _: i < 4,
+        [i, grown],
+        lambda i, grown: [
+            i + 1,
+            relay.concatenate([grown, relay.reshape(i.astype("float32"), (1, 1))], 0),
+        ],
+    )
+    start = relay.zeros((1, 1), "float32")
+    result = run(ir.Call(loop, (relay.const(0), start)), [])
+    assert result[0] == 4
+    np.testing.assert_array_equal(result[1].ravel(), [0, 0, 1, 2, 3])
