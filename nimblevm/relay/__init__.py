@@ -1,6 +1,77 @@
 """The language: Relay's nodes, types, text in both directions, and everything that knows what a program means."""
 
-from nimblevm.relay import op
+from nimblevm.relay import loops, nn, op
+from nimblevm.relay.builder import (
+    Any,
+    abs,
+    add,
+    all,
+    any,
+    arange,
+    argmax,
+    argmin,
+    bind,
+    broadcast_to,
+    cast,
+    ceil,
+    clip,
+    concatenate,
+    const,
+    copy,
+    divide,
+    equal,
+    exp,
+    expand_dims,
+    floor,
+    floor_divide,
+    floor_mod,
+    full,
+    greater,
+    greater_equal,
+    less,
+    less_equal,
+    log,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    max,
+    maximum,
+    mean,
+    min,
+    minimum,
+    mod,
+    multiply,
+    negative,
+    not_equal,
+    ones,
+    ones_like,
+    power,
+    prod,
+    reshape,
+    round,
+    rsqrt,
+    shape_of,
+    sigmoid,
+    sign,
+    split,
+    sqrt,
+    squeeze,
+    stack,
+    strided_slice,
+    subtract,
+    sum,
+    take,
+    tanh,
+    transpose,
+    trunc_divide,
+    trunc_mod,
+    var,
+    where,
+    zeros,
+    zeros_like,
+)
+from nimblevm.relay.call import TupleWrapper
 from nimblevm.relay.checked_parse import fromtext, parse
 from nimblevm.relay.dims import Dim, DimExpr, DimVar
 from nimblevm.relay.infer_type import infer_type
@@ -34,6 +105,7 @@ from nimblevm.relay.op.registry import Op
 from nimblevm.relay.parser import SemVer, parse_expr, parse_module, parse_type
 from nimblevm.relay.prelude import Prelude
 from nimblevm.relay.printer import astext
+from nimblevm.relay.scope_builder import ScopeBuilder
 from nimblevm.relay.structural import StructuralMismatch, assert_structural_equal, structural_equal
 from nimblevm.relay.structural_hash import structural_digest, structural_hash
 from nimblevm.relay.text import dim_text, type_text
@@ -59,20 +131,22 @@ from nimblevm.relay.visitor import (
 )
 from nimblevm.relay.well_formed import check_well_formed, well_formed
 
-
-def Any() -> DimVar:
-    """A fresh unknown dim, printed `?`."""
-    return DimVar(None)
-
-
 __all__ = [
-    "Any", "Call", "Clause", "Constant", "Constructor", "Dim", "DimExpr", "DimVar", "Expr", "ExprFunctor",
-    "ExprMutator", "ExprVisitor", "FuncType", "Function", "GlobalTypeVar", "GlobalVar", "IRModule", "If",
-    "IncompleteType", "Let", "Match", "Op", "Pattern", "PatternConstructor", "PatternTuple", "PatternVar",
-    "PatternWildcard", "Prelude", "RefCreate", "RefRead", "RefType", "RefWrite", "SemVer", "Span",
-    "StructuralMismatch", "TensorType", "Tuple", "TupleGetItem", "TupleType", "Type", "TypeCall",
-    "TypeData", "TypeVar", "Var", "assert_structural_equal", "astext", "check_well_formed", "dim_text",
-    "fromtext", "infer_type", "op", "parse", "parse_expr", "parse_module", "parse_type", "post_order",
-    "post_order_visit", "rewrite", "scalar_type", "structural_digest", "structural_equal",
-    "structural_hash", "type_text", "well_formed",
+    "Any", "Call", "Clause", "Constant", "Constructor", "Dim", "DimExpr", "DimVar", "Expr",
+    "ExprFunctor", "ExprMutator", "ExprVisitor", "FuncType", "Function", "GlobalTypeVar", "GlobalVar",
+    "IRModule", "If", "IncompleteType", "Let", "Match", "Op", "Pattern", "PatternConstructor",
+    "PatternTuple", "PatternVar", "PatternWildcard", "Prelude", "RefCreate", "RefRead", "RefType",
+    "RefWrite", "ScopeBuilder", "SemVer", "Span", "StructuralMismatch", "TensorType", "Tuple",
+    "TupleGetItem", "TupleType", "TupleWrapper", "Type", "TypeCall", "TypeData", "TypeVar", "Var",
+    "abs", "add", "all", "any", "arange", "argmax", "argmin", "assert_structural_equal", "astext",
+    "bind", "broadcast_to", "cast", "ceil", "check_well_formed", "clip", "concatenate", "const", "copy",
+    "dim_text", "divide", "equal", "exp", "expand_dims", "floor", "floor_divide", "floor_mod",
+    "fromtext", "full", "greater", "greater_equal", "infer_type", "less", "less_equal", "log",
+    "logical_and", "logical_not", "logical_or", "logical_xor", "loops", "max", "maximum", "mean", "min",
+    "minimum", "mod", "multiply", "negative", "nn", "not_equal", "ones", "ones_like", "op", "parse",
+    "parse_expr", "parse_module", "parse_type", "post_order", "post_order_visit", "power", "prod",
+    "reshape", "rewrite", "round", "rsqrt", "scalar_type", "shape_of", "sigmoid", "sign", "split",
+    "sqrt", "squeeze", "stack", "strided_slice", "structural_digest", "structural_equal",
+    "structural_hash", "subtract", "sum", "take", "tanh", "transpose", "trunc_divide", "trunc_mod",
+    "type_text", "var", "well_formed", "where", "zeros", "zeros_like",
 ]  # fmt: skip

@@ -95,7 +95,7 @@ def test_operators_of_expressions() -> None:
     for built, expected in [
         (x + 1, value + 1), (1 + x, value + 1), (x - 2, value - 2), (2 - x, 2 - value), (x * 0.5, value / 2),
         (3 * x, value * 3), (x / 2, value / 2), (12 / x, 12 / value), (-x, -value), (x < 0, value < 0),
-        (x > 0, value > 0), (x <= 3, value <= 3), (0 <= x, value >= 0), (x.astype("int32"), value.astype("int32")),
+        (x > 0, value > 0), (x <= 3, value <= 3), (x >= 0, value >= 0), (x.astype("int32"), value.astype("int32")),
         (np.ones(2, "float32") + x, value + 1),
     ]:  # fmt: skip
         result = run(built, [x], value)
