@@ -40,6 +40,10 @@ class CompileError(NimbleError, RuntimeError):
     """A well-typed program that can't be compiled (limits of the format, unsupported construct)."""
 
 
+class AssemblerError(NimbleError, SyntaxError):
+    """Assembler text (.nvmasm) that can't be read; the message names the line."""
+
+
 class UnknownOperator(NimbleError, KeyError):
     """A name that is no registered operator."""
 

@@ -96,6 +96,8 @@ const char *nvm_program_note(const nvm_program *program, uint32_t index);
 uint32_t nvm_program_section_count(const nvm_program *program);
 const void *nvm_program_section(const nvm_program *program, uint32_t index, int32_t *out_kind, const char **out_target,
                                 size_t *out_size);
+/* The msgpack header (docs/format.md) as it was checked: for tools that show or rewrite a file. */
+const void *nvm_program_header(const nvm_program *program, size_t *out_size);
 /* Value of a producer key, NULL if absent. */
 const char *nvm_program_producer(const nvm_program *program, const char *key);
 /* Why machine code is not used ("" if it is, or none is in the file). */

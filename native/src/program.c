@@ -314,6 +314,8 @@ static nvm_status load_into(const input *in, nvm_loader *loader) {
   size_t size = 0;
   uint64_t first = 0;
   NVM_TRY(read_header(in, loader->arena, &header, &size, &first));
+  loader->program->header = header;
+  loader->program->header_size = size;
   NVM_TRY(nvm_read_tables(loader, header, size));
   NVM_TRY(read_sections(in, loader, first));
   NVM_TRY(place_tables(loader));

@@ -96,6 +96,8 @@ struct nvm_program {
   const char *const *devices;
   const nvm_section *sections;
   const uint32_t *by_name;     /* indices of the functions in the order of their names */
+  const uint8_t *header;       /* the msgpack header, private copy */
+  size_t header_size;
   const char *const *producer; /* key, value, key, value, ..., NULL */
   const char *warning;         /* why machine code is not used, "" if it is or there is none */
   void *mapping; /* munmap'ed at release, or NULL */

@@ -190,6 +190,11 @@ NVM_EXPORT const void *nvm_program_section(const nvm_program *program, uint32_t 
   return section->data;
 }
 
+NVM_EXPORT const void *nvm_program_header(const nvm_program *program, size_t *out_size) {
+  *out_size = program->header_size;
+  return program->header;
+}
+
 NVM_EXPORT const char *nvm_program_producer(const nvm_program *program, const char *key) {
   for (const char *const *at = program->producer; at[0] != NULL; at += 2) {
     if (strcmp(at[0], key) == 0) return at[1];

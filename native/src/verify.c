@@ -29,10 +29,8 @@ static nvm_status fault(const verifier *v, const char *format, ...) {
   va_start(list, format);
   vsnprintf(text, sizeof text, format, list);
   va_end(list);
-  nvm_status status = nvm_fail(NVM_INVALID_EXECUTABLE, "function %s, word %u (%s): %s",
-                               v->function->name, v->pc, v->mnemonic, text);
-  nvm_error_set_place(v->function->name, v->pc, NULL, 0, 0);
-  return status;
+  return nvm_fail(NVM_INVALID_EXECUTABLE, "function %s, word %u (%s): %s", v->function->name, v->pc,
+                  v->mnemonic, text);
 }
 
 /* --- operands

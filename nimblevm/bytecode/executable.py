@@ -1,0 +1,301 @@
+"""Executables: a file's bytes, checked and verified in C. There is one way in, whoever made the
+bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+from nimblevm._ffi import check, ffi, lib
+from nimblevm.bytecode.adt import Constructor
+from nimblevm.bytecode.disassembler import disassemble
+from nimblevm.bytecode.records import program_record
+from nimblevm.bytecode.serialize import ALIGNMENT, FIXED_HEADER_SIZE, seal
+from nimblevm.bytecode.types import FunctionInfo, Type, read_function, read_types, text
+from nimblevm.errors import Closed, FileError, FunctionNotFound, InvalidInput
+
+SECTION_KINDS = ("bytecode", "constants", "kernel IR", "native code", "device code", "external")
+KERNEL_KINDS = ("loop IR", "C", "external")
+
+
+@dataclass(frozen=True, slots=True)
+class SectionInfo:
+    """kind is one of SECTION_KINDS; size in bytes; target says what machine code needs."""
+
+    kind: str
+    size: int
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class KernelInfo:
+    """kind is one of KERNEL_KINDS; native: machine code of this CPU was mapped for it."""
+
+    name: str
+    kind: str
+    native: bool
+
+
+class Functions(Mapping[str, FunctionInfo]):
+    """The functions of an executable by name, in the order of the file; records are made when
+    asked for.
+    """
+
+    def __init__(self, program: Any, types: list[Type]) -> None:
+        self._program = program
+        self._types = types
+        self._known: dict[str, FunctionInfo] = {}
+
+    def __getitem__(self, name: str) -> FunctionInfo:
+        found = self._known.get(name)
+        if found is None:
+            index = ffi.new("uint32_t *")
+            if "\0" in name or lib.nvm_program_find(self._program, name.encode(), index):
+                raise KeyError(name)
+            found = self._known[name] = read_function(self._program, index[0], self._types)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        info = ffi.new("nvm_function_info *")
+        for i in range(len(self)):
+            check(lib.nvm_program_function(self._program, i, info))
+            yield text(info.name)
+
+    def __len__(self) -> int:
+        return int(lib.nvm_program_function_count(self._program))
+
+
+class Executable:
+    """A loaded program: immutable, may be shared by threads and VMs. A context manager; use after
+    close raises Closed.
+
+    handle         the nvm_program * (for _ffi users)
+    functions      name -> FunctionInfo
+    constructors   Constructor records, callable; entry 0 is the tuple
+    producer       who made the file: versions and target
+    warning        why machine code in the file is not used; "" if it is, or there is none
+    """
+
+    def __init__(self, handle: Any) -> None:
+        """Takes over one reference to an nvm_program. Use load() or from_bytes()."""
+        self._program: Any = ffi.gc(handle, lib.nvm_program_release)
+
+    @classmethod
+    def from_bytes(
+        cls, data: Any, native: bool = True, verify: Literal["full"] | None = None
+    ) -> Executable:
+        """From the bytes of a file (any C-contiguous buffer; copied). Errors and arguments as in
+        load().
+        """
+        out = ffi.new("nvm_program **")
+        with memoryview(data) as view:
+            buffer = ffi.from_buffer(view.cast("B") if view.nbytes else b"")
+            check(lib.nvm_program_load(buffer, view.nbytes, _flags(native, verify, False), out))
+            ffi.release(buffer)
+        return _made(cls(out[0]))
+
+    @property
+    def handle(self) -> Any:
+        if self._program is None:
+            raise Closed("the Executable is closed")
+        return self._program
+
+    # --- what is in it ---
+
+    @cached_property
+    def _adts(self) -> list[str]:
+        number = ffi.new("uint32_t *")
+        count = lib.nvm_program_adt_count(self.handle)
+        return [
+            text(lib.nvm_program_adt(self.handle, i, number, number, number)) for i in range(count)
+        ]
+
+    @cached_property
+    def types(self) -> list[Type]:
+        """The type table."""
+        return read_types(self.handle, self._adts)
+
+    @cached_property
+    def functions(self) -> Mapping[str, FunctionInfo]:
+        return Functions(self.handle, self.types)
+
+    def function(self, name: str) -> FunctionInfo:
+        """A function that may be invoked by name. Raises FunctionNotFound, which lists what there
+        is.
+        """
+        found = self.functions.get(name)
+        if found is not None and found.public:
+            return found
+        public = [n for n in self.functions if self.functions[n].public]
+        shown = ", ".join(f"@{n}" for n in public[:20]) + (", ..." if len(public) > 20 else "")
+        what = "is not public" if found else "is not there"
+        raise FunctionNotFound(f"function @{name} {what}; the executable has {shown or 'none'}")
+
+    @cached_property
+    def constructors(self) -> tuple[Constructor, ...]:
+        adt, tag, n_fields = ffi.new("int32_t *"), ffi.new("uint32_t *"), ffi.new("uint32_t *")
+        fields = ffi.new("const uint32_t **")
+        out: list[Constructor] = []
+        for i in range(lib.nvm_program_constructor_count(self.handle)):
+            name = text(lib.nvm_program_constructor(self.handle, i, adt, tag, n_fields, fields))
+            texts = (
+                tuple(str(self.types[t]) for t in ffi.unpack(fields[0], n_fields[0]))
+                if n_fields[0]
+                else ()
+            )
+            owner = self._adts[adt[0]] if adt[0] >= 0 else ""
+            out.append(Constructor(i, name, owner, tag[0], texts))
+        return tuple(out)
+
+    def constructor(self, name: str) -> Constructor:
+        """By name, "Cons"; if two types have it, "List.Cons". Raises InvalidInput that lists what
+        there is.
+        """
+        own = self.constructors[1:]
+        matching = [c for c in own if name in (c.name, f"{c.adt}.{c.name}")]
+        if len(matching) == 1:
+            return matching[0]
+        names = ", ".join(f"{c.adt}.{c.name}" for c in (matching or own)[:50])
+        what = "several constructors are" if matching else "no constructor is"
+        raise InvalidInput(f"{what} named {name}; the executable has {names or 'none'}")
+
+    @property
+    def kernels(self) -> tuple[KernelInfo, ...]:
+        kind, native = ffi.new("int32_t *"), ffi.new("int32_t *")
+        out: list[KernelInfo] = []
+        for i in range(lib.nvm_program_kernel_count(self.handle)):
+            name = text(lib.nvm_program_kernel(self.handle, i, kind, native))
+            out.append(KernelInfo(name, KERNEL_KINDS[kind[0]], bool(native[0])))
+        return tuple(out)
+
+    def _section(self, index: int) -> tuple[int, str, memoryview]:
+        """Kind, target and bytes (borrowed from the program)."""
+        kind, target, size = ffi.new("int32_t *"), ffi.new("const char **"), ffi.new("size_t *")
+        data = lib.nvm_program_section(self.handle, index, kind, target, size)
+        view = memoryview(ffi.buffer(data, size[0])) if size[0] else memoryview(b"")
+        return kind[0], text(target[0]), view
+
+    @property
+    def sections(self) -> tuple[SectionInfo, ...]:
+        found = (self._section(i) for i in range(lib.nvm_program_section_count(self.handle)))
+        return tuple(SectionInfo(SECTION_KINDS[k], len(data), t) for k, t, data in found)
+
+    @property
+    def producer(self) -> dict[str, str]:
+        return dict(program_record(self._header(), []).producer)
+
+    @property
+    def warning(self) -> str:
+        return text(lib.nvm_program_warning(self.handle))
+
+    # --- out again ---
+
+    def _header(self) -> bytes:
+        size = ffi.new("size_t *")
+        data = lib.nvm_program_header(self.handle, size)
+        return bytes(ffi.buffer(data, size[0]))
+
+    def _pieces(self) -> list[Any]:
+        header = self._header()
+        pieces: list[Any] = [header]
+        size = FIXED_HEADER_SIZE + len(header)
+        for i in range(lib.nvm_program_section_count(self.handle)):
+            data = self._section(i)[2]
+            pieces += [bytes(-size % ALIGNMENT), data]
+            size += -size % ALIGNMENT + len(data)
+        return [seal(header, size), *pieces]
+
+    def to_bytes(self) -> bytes:
+        """The file, byte for byte: its layout follows from header and sections."""
+        return b"".join(self._pieces())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the file; it appears under its name only when it is complete. Raises FileError."""
+        target = Path(path)
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        try:
+            with open(temporary, "wb") as file:
+                file.writelines(self._pieces())
+            os.replace(temporary, target)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise FileError(error.errno, f"{target}: {error.strerror}") from error
+
+    def disassemble(self, data: bool = False) -> str:
+        """Assembler text (the language of assembler.py). data: with constants, kernel IR and other
+        sections as hex, so that assembling the text gives this file again."""
+        sections = [self._section(i) for i in range(lib.nvm_program_section_count(self.handle))]
+        return disassemble(program_record(self._header(), [s[2] for s in sections]), data)
+
+    # --- lifetime ---
+
+    def close(self) -> None:
+        """Give up the handle now. VMs made from it work on. Idempotent."""
+        if self._program is not None:
+            ffi.release(self._program)
+            self._program = None
+
+    def __enter__(self) -> Executable:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self._program is None:
+            return "<Executable closed>"
+        return f"<Executable {len(self.functions)} functions, {len(self.kernels)} kernels>"
+
+
+def _flags(native: bool, verify: str | None, copy: bool) -> int:
+    if verify not in (None, "full"):
+        raise ValueError(f'verify must be None or "full", not {verify!r}')
+    flags = 0 if native else lib.NVM_LOAD_NO_NATIVE
+    flags |= lib.NVM_LOAD_VERIFY_FULL if verify == "full" else 0
+    return int(flags | (lib.NVM_LOAD_COPY if copy else 0))
+
+
+def _made(exe: Executable) -> Executable:
+    if exe.warning:
+        warnings.warn(exe.warning, RuntimeWarning, stacklevel=3)
+    return exe
+
+
+def load(
+    source: str | os.PathLike[str] | bytes | bytearray | memoryview,
+    native: bool = True,
+    verify: Literal["full"] | None = None,
+    copy: bool = False,
+) -> Executable:
+    """Load an executable from a path or from a file's bytes.
+
+    native   False: machine code in the file is not mapped, kernels run in the IR interpreter; do
+    so with a          stranger's file, because machine code is trusted
+    verify   "full": check the constants' digest too (reads all of them)
+    copy     False: a file's constants are mapped and it must not be changed or truncated while it
+    is loaded
+
+    Raises InvalidExecutable (UnsupportedVersion for another format version), FileError,
+    OutOfMemory. Warns with RuntimeWarning if the file has machine code but none that this machine
+    can use.
+    """
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return Executable.from_bytes(source, native, verify)
+    out = ffi.new("nvm_program **")
+    check(lib.nvm_program_open(os.fsencode(source), _flags(native, verify, copy), out))
+    return _made(Executable(out[0]))
+
+
+__all__ = ["Executable", "KernelInfo", "SectionInfo", "load"]
