@@ -1,0 +1,215 @@
+"""Matrix products: several outputs in one loop over the depth ("unroll and jam"), so that each loaded row serves them all.
+
+before:  for j < N: { acc = 0; for k < K: acc += x[i,k] * w[j,k]; out[i,j] = f(acc) }
+after:   for q < N / 4: { a0 = a1 = a2 = a3 = 0; for k < K: { a0 += x[i,k] * w[4q,k]; a1 += ... }; out[i,4q] = f(a0) ... }
+         for r < N mod 4: the same for the columns that are left
+
+The loop over k is then vectorised by LLVM with one vector of partial sums an output. Where the loop around it (rows i) has
+nothing else in its body, 2 or 4 rows are taken together too. Operands that are contiguous along j, not k, get a wider tile
+whose columns become the lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nimblevm.kernels.loop_ir import (
+    Accumulate,
+    Binary,
+    Const,
+    For,
+    Kernel,
+    Load,
+    Local,
+    LoopVar,
+    SetLocal,
+    Statement,
+    Value,
+)
+from nimblevm.kernels.rewrite import Rewriter, all_statements, all_values, blocks_of, values_of
+
+INDEX = "int64"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Dot:
+    """The body of a loop over outputs: statements before, one loop that accumulates sums, statements after."""
+
+    before: tuple[Statement, ...]
+    inner: For
+    after: tuple[Statement, ...]
+
+    @property
+    def body(self) -> tuple[Statement, ...]:
+        return (*self.before, self.inner, *self.after)
+
+
+def dot_of(loop: For) -> Dot | None:
+    """The parts of a loop that computes one sum of products an output; None if it is another kind of loop."""
+    if not loop.parallel:
+        return None
+    inner = [n for n, s in enumerate(loop.body) if isinstance(s, For)]
+    if len(inner) != 1 or any(blocks_of(s) for n, s in enumerate(loop.body) if n != inner[0]):
+        return None
+    at = inner[0]
+    depth = loop.body[at]
+    assert isinstance(depth, For)
+    sums = all(
+        isinstance(s, Accumulate) and s.op == "add" and _multiplies(s.value) for s in depth.body
+    )
+    if not sums or depth.parallel or _mentions(depth.extent, loop.var):
+        return None
+    return Dot(loop.body[:at], depth, loop.body[at + 1 :])
+
+
+def _multiplies(value: Value) -> bool:
+    return isinstance(value, Binary) and value.op == "mul"
+
+
+def _mentions(value: Value, var: LoopVar) -> bool:
+    return any(v is var for v in all_values((value,)))
+
+
+def _locals(body: Sequence[Statement]) -> tuple[Local, ...]:
+    found: dict[Local, None] = {}
+    for statement in all_statements(body):
+        if isinstance(statement, SetLocal | Accumulate):
+            found.setdefault(statement.local)
+    return tuple(found)
+
+
+def _copy(dot: Dot, var: LoopVar, value: Value, number: int) -> Dot:
+    """The body for loop variable = value, with locals of its own."""
+    fresh: dict[Value, Value] = {
+        local: Local(local.dtype, f"{local.name}_{number}") for local in _locals(dot.body)
+    }
+    fresh[var] = value
+    rewriter = Rewriter(fresh.get)
+    inner = For(dot.inner.var, dot.inner.extent, rewriter.block(dot.inner.body))
+    return Dot(rewriter.block(dot.before), inner, rewriter.block(dot.after))
+
+
+def _merged(dots: Sequence[Dot]) -> Dot:
+    first = dots[0].inner
+    return Dot(
+        tuple(s for dot in dots for s in dot.before),
+        For(first.var, first.extent, tuple(s for dot in dots for s in dot.inner.body)),
+        tuple(s for dot in dots for s in dot.after),
+    )
+
+
+def const(value: int) -> Const:
+    return Const(INDEX, value)
+
+
+def _binary(op: str, lhs: Value, rhs: Value) -> Value:
+    if isinstance(lhs, Const) and isinstance(rhs, Const):
+        a, b = int(lhs.value), int(rhs.value)
+        return const(
+            {"mul": a * b, "add": a + b, "floordiv": a // max(b, 1), "floormod": a % max(b, 1)}[op]
+        )
+    return Binary(INDEX, op, lhs, rhs)
+
+
+def _is_zero(value: Value) -> bool:
+    return isinstance(value, Const) and value.value == 0
+
+
+def jammed(var: LoopVar, dot: Dot, factor: int) -> tuple[LoopVar, Dot]:
+    """`factor` turns of the loop over var at once: the variable that counts groups, and their body."""
+    group = LoopVar(INDEX, var.name + "g")
+    first = Binary(INDEX, "mul", group, const(factor))
+    dots = [
+        _copy(dot, var, _binary("add", first, const(t)) if t else first, t) for t in range(factor)
+    ]
+    return group, _merged(dots)
+
+
+def _rest(loop: For, dot: Dot, factor: int) -> tuple[Value, Value, LoopVar, Dot]:
+    """(groups, turns left, variable and body of the turns left)."""
+    groups = _binary("floordiv", loop.extent, const(factor))
+    left = _binary("floormod", loop.extent, const(factor))
+    var = LoopVar(INDEX, loop.var.name + "r")
+    start = _binary("mul", groups, const(factor))
+    return groups, left, var, _copy(dot, loop.var, _binary("add", start, var), 0)
+
+
+def columns(loop: For, dot: Dot, factor: int) -> tuple[Statement, ...]:
+    """The loop over one axis, `factor` turns at once."""
+    if factor == 1 or (isinstance(loop.extent, Const) and loop.extent.value < factor):
+        return (For(loop.var, loop.extent, dot.body, True),)
+    groups, left, var, rest = _rest(loop, dot, factor)
+    group, body = jammed(loop.var, dot, factor)
+    found: list[Statement] = [For(group, groups, body.body, True)]
+    if not _is_zero(left):
+        found.append(For(var, left, rest.body, True))
+    return tuple(found)
+
+
+def tiles(rows: For, loop: For, dot: Dot, row_factor: int, factor: int) -> tuple[Statement, ...]:
+    """Two nested loops over outputs, row_factor x factor of them at once."""
+    one_by_one = (For(rows.var, rows.extent, columns(loop, dot, factor), True),)
+    if row_factor == 1 or (isinstance(rows.extent, Const) and rows.extent.value < row_factor):
+        return one_by_one
+    groups, left, var, rest = _rest(rows, dot, row_factor)
+    group, body = jammed(rows.var, dot, row_factor)
+    found: list[Statement] = [For(group, groups, columns(loop, body, factor), True)]
+    if not _is_zero(left):
+        found.append(For(var, left, columns(loop, rest, factor), True))
+    return tuple(found)
+
+
+def _lanes_along(loop: For, dot: Dot) -> bool:
+    """Whether operands are contiguous along the loop over outputs and not along the depth."""
+    across = False
+    for statement in dot.inner.body:
+        for value in all_values(values_of(statement)):
+            if not isinstance(value, Load) or not value.indices:
+                continue
+            if any(_mentions(i, dot.inner.var) for i in value.indices[:-1]) and _mentions(
+                value.indices[-1], loop.var
+            ):
+                across = True
+    return across
+
+
+def _factors(kernel: Kernel, loop: For, dot: Dot, registers: int) -> tuple[int, int]:
+    """(rows, columns) at once: as many sums as registers hold beside the operands."""
+    if len(dot.inner.body) > 1:
+        return 1, 1
+    if _lanes_along(loop, dot):
+        return 2, 16
+    return (4, 4) if registers >= 32 else (2, 4)
+
+
+def tile_products(
+    kernel: Kernel, body: Sequence[Statement], registers: int
+) -> tuple[Statement, ...]:
+    """All products of a block tiled. Loops nest at most 32 deep, so this recurses."""
+    found: list[Statement] = []
+    for statement in body:
+        if not isinstance(statement, For):
+            found.append(statement)
+            continue
+        dot = dot_of(statement)
+        if dot is not None:
+            found.extend(columns(statement, dot, _factors(kernel, statement, dot, registers)[1]))
+            continue
+        inner = statement.body[0] if len(statement.body) == 1 else None
+        if (
+            statement.parallel
+            and isinstance(inner, For)
+            and not _mentions(inner.extent, statement.var)
+        ):
+            dot = dot_of(inner)
+            if dot is not None and not _mentions(dot.inner.extent, statement.var):
+                row_factor, factor = _factors(kernel, inner, dot, registers)
+                found.extend(tiles(statement, inner, dot, row_factor, factor))
+                continue
+        new = tile_products(kernel, statement.body, registers)
+        found.append(For(statement.var, statement.extent, new, statement.parallel))
+    return tuple(found)
+
+
+__all__ = ["tile_products"]
