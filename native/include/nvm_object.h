@@ -15,7 +15,11 @@ enum nvm_kind {
   NVM_KIND_REF = 5
 };
 
-enum { NVM_FLAG_IMMORTAL = 1, NVM_FLAG_READONLY = 2 };
+enum {
+  NVM_FLAG_IMMORTAL = 1,
+  NVM_FLAG_READONLY = 2, /* storage: borrowed from the caller, not to be written */
+  NVM_FLAG_MARK = 4      /* set and cleared within one collection of ref cycles */
+};
 
 typedef struct nvm_object {
   uint32_t refcount;
@@ -27,9 +31,11 @@ typedef struct nvm_object {
 /* A block of device memory. `capacity` >= size: what may be grown into. */
 typedef struct nvm_storage {
   nvm_object header; /* refcount counts atomically (nvm_storage_retain/release) */
+  struct nvm_storage *next; /* while on a free list or on the VM's release list */
   void *memory;
   size_t size, capacity;
   uint16_t device;           /* device index of the program's VM */
+  uint16_t size_class;       /* of its pool (alloc.c) */
   struct nvm_pool *pool;     /* where it returns to; NULL: borrowed, see release */
   void (*release)(void *owner); /* borrowed memory: called once when the block dies */
   void *owner;

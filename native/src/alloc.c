@@ -1,0 +1,345 @@
+/* Pools, cells and the release list. See alloc.h. */
+#include "alloc.h"
+
+#include <stdlib.h>
+
+#include "results.h"
+
+#define CHUNK_BYTES ((size_t)64 << 10)
+#define LARGE_CACHE ((size_t)16 << 20)
+
+#ifdef NVM_TEST
+static atomic_int_fast64_t fail_at;
+
+void nvm_test_fail_allocation(int64_t n) { atomic_store(&fail_at, n); }
+
+int nvm_allocation_allowed(void) {
+  return atomic_load(&fail_at) == 0 || atomic_fetch_sub(&fail_at, 1) != 1;
+}
+#else
+int nvm_allocation_allowed(void) { return 1; }
+#endif
+
+void *nvm_malloc(size_t size) { return nvm_allocation_allowed() ? malloc(size ? size : 1) : NULL; }
+
+void *nvm_realloc(void *memory, size_t size) {
+  return nvm_allocation_allowed() ? realloc(memory, size ? size : 1) : NULL;
+}
+
+void nvm_free(void *memory) { free(memory); }
+
+static void *heap_malloc(nvm_heap *heap, size_t size) {
+  atomic_fetch_add_explicit(&heap->system_allocations, 1, memory_order_relaxed);
+  return nvm_malloc(size);
+}
+
+/* --- heap ------------------------------------------------------------------------------------- */
+
+static void close_pools(nvm_heap *heap) {
+  for (uint32_t i = 0; i < heap->n_pools; i++)
+    if (heap->pools[i].device) heap->pools[i].device->vtable->close(heap->pools[i].device);
+  nvm_free(heap->pools);
+}
+
+nvm_status nvm_heap_create(const char *const *devices, uint32_t n_devices, int32_t ordinal,
+                           nvm_heap **out_heap) {
+  nvm_heap *heap = nvm_malloc(sizeof *heap);
+  if (!heap) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for a VM's heap");
+  memset(heap, 0, sizeof *heap);
+  atomic_init(&heap->outside, 1);
+  heap->object_cap = heap->byte_cap = INT64_MAX;
+  heap->refs_threshold = 1u << 16;
+  heap->pools = nvm_malloc(n_devices * sizeof *heap->pools);
+  nvm_status status = NVM_OK;
+  if (!heap->pools) {
+    status = nvm_fail(NVM_OUT_OF_MEMORY, "no memory for %u device pools", n_devices);
+  } else {
+    memset(heap->pools, 0, n_devices * sizeof *heap->pools);
+    heap->n_pools = n_devices;
+  }
+  for (uint32_t i = 0; i < heap->n_pools && status == NVM_OK; i++) {
+    const nvm_device_vtable *vtable = nvm_device_find(devices[i]);
+    heap->pools[i].heap = heap;
+    if (!vtable || vtable->api_version != NVM_DEVICE_API_VERSION)
+      status = nvm_fail(NVM_DEVICE_ERROR, "this build has no device backend \"%s\"", devices[i]);
+    else
+      status = vtable->open(i == 0 ? 0 : ordinal, &heap->pools[i].device);
+  }
+  if (status != NVM_OK) {
+    close_pools(heap);
+    nvm_free(heap);
+    return status;
+  }
+  *out_heap = heap;
+  return NVM_OK;
+}
+
+static void free_chunks(nvm_heap *heap) {
+  while (heap->chunks) {
+    void *next;
+    memcpy(&next, heap->chunks, sizeof next);
+    nvm_free(heap->chunks);
+    heap->chunks = next;
+  }
+  size_t units;
+  uint32_t first_large = nvm_size_class((NVM_LARGE_CELL >> NVM_CELL_SHIFT) + 1, &units);
+  for (uint32_t c = 0; c < first_large; c++) heap->cells[c] = NULL;
+  heap->chunk_at = heap->chunk_end = NULL;
+  heap->chunk_bytes = 0;
+}
+
+static void free_large_cells(nvm_heap *heap) {
+  size_t units;
+  uint32_t first = nvm_size_class((NVM_LARGE_CELL >> NVM_CELL_SHIFT) + 1, &units);
+  for (uint32_t c = first; c < NVM_SIZE_CLASSES; c++)
+    while (heap->cells[c]) {
+      void *cell = heap->cells[c];
+      memcpy(&heap->cells[c], cell, sizeof cell);
+      nvm_free(cell);
+    }
+  heap->large_cached = 0;
+}
+
+static void free_block(nvm_pool *pool, nvm_storage *storage) {
+  pool->device->vtable->free(pool->device, storage->memory, storage->capacity);
+  nvm_free(storage);
+}
+
+static void trim_pool(nvm_pool *pool, size_t keep) {
+  for (uint32_t c = NVM_SIZE_CLASSES; c-- > 0 && pool->cached > keep;)
+    while (pool->free[c] && pool->cached > keep) {
+      nvm_storage *storage = pool->free[c];
+      pool->free[c] = storage->next;
+      pool->cached -= storage->capacity;
+      free_block(pool, storage);
+    }
+}
+
+void nvm_heap_trim(nvm_heap *heap, size_t keep, size_t keep_cells) {
+  for (uint32_t i = 0; i < heap->n_pools; i++) trim_pool(&heap->pools[i], keep);
+  if (heap->live_objects == 0 && heap->chunk_bytes > keep_cells) free_chunks(heap);
+  if (heap->large_cached > keep_cells) free_large_cells(heap);
+}
+
+size_t nvm_heap_cached(const nvm_heap *heap) {
+  size_t bytes = heap->chunk_bytes + heap->large_cached;
+  for (uint32_t i = 0; i < heap->n_pools; i++) bytes += heap->pools[i].cached;
+  return bytes;
+}
+
+void nvm_heap_retain(nvm_heap *heap) {
+  atomic_fetch_add_explicit(&heap->outside, 1, memory_order_relaxed);
+}
+
+void nvm_heap_release(nvm_heap *heap) {
+  if (atomic_fetch_sub_explicit(&heap->outside, 1, memory_order_acq_rel) != 1) return;
+  nvm_heap_drain(heap);
+  nvm_heap_trim(heap, 0, 0);
+  free_chunks(heap);
+  while (heap->borrowed_free) {
+    nvm_storage *storage = heap->borrowed_free;
+    heap->borrowed_free = storage->next;
+    nvm_free(storage);
+  }
+  nvm_results_free_cached(heap);
+  nvm_free(heap->marked);
+  close_pools(heap);
+  nvm_free(heap);
+}
+
+void nvm_heap_close(nvm_heap *heap) {
+  atomic_store_explicit(&heap->closed, 1, memory_order_release);
+  nvm_heap_drain(heap);
+  nvm_heap_trim(heap, 0, 0);
+  nvm_heap_release(heap);
+}
+
+void nvm_heap_drop(nvm_heap *heap, nvm_dropped *item) {
+  /* Nobody will drain soon once the VM is gone: give large memory back at once. Devices' free is
+   * thread-safe. */
+  if (item->header.kind == NVM_KIND_STORAGE &&
+      atomic_load_explicit(&heap->closed, memory_order_acquire)) {
+    nvm_storage *storage = (nvm_storage *)item;
+    free_block(storage->pool, storage);
+  } else {
+    nvm_dropped *head = atomic_load_explicit(&heap->dropped, memory_order_relaxed);
+    do item->next = head;
+    while (!atomic_compare_exchange_weak_explicit(&heap->dropped, &head, item, memory_order_release,
+                                                  memory_order_relaxed));
+  }
+  nvm_heap_release(heap);
+}
+
+void nvm_heap_drain(nvm_heap *heap) {
+  if (!atomic_load_explicit(&heap->dropped, memory_order_relaxed)) return;
+  nvm_dropped *item = atomic_exchange_explicit(&heap->dropped, NULL, memory_order_acquire);
+  while (item) {
+    nvm_dropped *next = item->next;
+    if (item->header.kind == NVM_KIND_STORAGE)
+      nvm_storage_recycle(heap, (nvm_storage *)item);
+    else
+      nvm_result_recycle(heap, item);
+    item = next;
+  }
+}
+
+nvm_status nvm_heap_over(nvm_heap *heap, nvm_status code, int64_t bytes) {
+  if (heap->pressure) return heap->pressure(heap->vm, code, bytes);
+  NVM_FAIL(code, "limit reached: %lld objects, %lld bytes", (long long)heap->live_objects,
+           (long long)heap->live_bytes);
+}
+
+/* --- storage ---------------------------------------------------------------------------------- */
+
+static nvm_status new_block(nvm_pool *pool, size_t capacity, size_t alignment,
+                            nvm_storage **out_storage) {
+  nvm_heap *heap = pool->heap;
+  nvm_storage *storage = heap_malloc(heap, sizeof *storage);
+  if (!storage) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for a block's header");
+  memset(storage, 0, sizeof *storage);
+  const nvm_device_vtable *vtable = pool->device->vtable;
+  atomic_fetch_add_explicit(&heap->system_allocations, 1, memory_order_relaxed);
+  nvm_status status = vtable->alloc(pool->device, capacity, alignment, &storage->memory);
+  if (status == NVM_OUT_OF_MEMORY &&
+      nvm_heap_cached(heap)) { /* our own cache may be what is missing */
+    nvm_heap_trim(heap, 0, SIZE_MAX);
+    status = vtable->alloc(pool->device, capacity, alignment, &storage->memory);
+  }
+  if (status != NVM_OK) {
+    nvm_free(storage);
+    return status;
+  }
+  storage->header.kind = NVM_KIND_STORAGE;
+  storage->pool = pool;
+  storage->capacity = capacity;
+  *out_storage = storage;
+  return NVM_OK;
+}
+
+nvm_status nvm_storage_create(nvm_heap *heap, uint32_t device, size_t size, size_t alignment,
+                              nvm_storage **out_storage) {
+  if (NVM_UNLIKELY(size > NVM_MAX_BLOCK))
+    NVM_FAIL(NVM_OUT_OF_MEMORY, "a block of %zu bytes was asked for", size);
+  size_t units;
+  uint32_t size_class = nvm_size_class(size ? (size + 63) >> NVM_BLOCK_SHIFT : 1, &units);
+  size_t capacity = units << NVM_BLOCK_SHIFT;
+  if (NVM_UNLIKELY(heap->live_bytes + (int64_t)capacity > heap->byte_cap))
+    NVM_TRY(nvm_heap_over(heap, NVM_MEMORY_LIMIT, (int64_t)capacity));
+  nvm_pool *pool = &heap->pools[device];
+  nvm_storage *storage = pool->free[size_class];
+  if (NVM_LIKELY(storage && alignment <= NVM_BLOCK_ALIGNMENT)) {
+    pool->free[size_class] = storage->next;
+    pool->cached -= capacity;
+  } else {
+    size_t wanted = alignment <= NVM_BLOCK_ALIGNMENT ? NVM_BLOCK_ALIGNMENT : alignment;
+    NVM_TRY(new_block(pool, capacity, wanted, &storage));
+    storage->size_class = (uint16_t)(wanted == NVM_BLOCK_ALIGNMENT ? size_class : NVM_NO_CLASS);
+    storage->device = (uint16_t)device;
+  }
+  storage->header.refcount = 1;
+  storage->size = size;
+  heap->live_bytes += (int64_t)capacity;
+  if (heap->live_bytes > heap->run_peak) heap->run_peak = heap->live_bytes;
+  heap->allocations++;
+#ifdef NVM_TEST
+  if (!heap->zero && pool->device->vtable->host_accessible) memset(storage->memory, 0xA5, capacity);
+#endif
+  if (NVM_UNLIKELY(heap->zero) && pool->device->vtable->host_accessible)
+    memset(storage->memory, 0, capacity);
+  *out_storage = storage;
+  return NVM_OK;
+}
+
+nvm_status nvm_storage_borrow(nvm_heap *heap, const void *memory, size_t size,
+                              void (*release)(void *), void *owner, nvm_storage **out_storage) {
+  nvm_storage *storage = heap->borrowed_free;
+  if (storage)
+    heap->borrowed_free = storage->next;
+  else
+    storage = heap_malloc(heap, sizeof *storage);
+  if (!storage) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for a block's header");
+  memset(storage, 0, sizeof *storage);
+  storage->header =
+      (nvm_object){.refcount = 1, .kind = NVM_KIND_STORAGE, .flags = NVM_FLAG_READONLY};
+  storage->memory = (void *)(uintptr_t)memory; /* only read: NVM_FLAG_READONLY */
+  storage->size = storage->capacity = size;
+  storage->release = release;
+  storage->owner = owner;
+  *out_storage = storage;
+  return NVM_OK;
+}
+
+void nvm_storage_recycle(nvm_heap *heap, nvm_storage *storage) {
+  nvm_pool *pool = storage->pool;
+  if (NVM_UNLIKELY(!pool)) {
+    if (storage->release) storage->release(storage->owner);
+    storage->next = heap->borrowed_free;
+    heap->borrowed_free = storage;
+    return;
+  }
+  heap->live_bytes -= (int64_t)storage->capacity;
+  if (NVM_UNLIKELY(storage->size_class == NVM_NO_CLASS)) {
+    free_block(pool, storage);
+    return;
+  }
+  storage->next = pool->free[storage->size_class];
+  pool->free[storage->size_class] = storage;
+  pool->cached += storage->capacity;
+}
+
+NVM_EXPORT void nvm_storage_retain_handle(void *storage) {
+  nvm_storage *block = storage;
+  nvm_storage_retain(block);
+  nvm_heap_retain(block->pool->heap);
+}
+
+NVM_EXPORT void nvm_storage_release_handle(void *storage) {
+  nvm_storage *block = storage;
+  nvm_heap *heap = block->pool->heap;
+  if (__atomic_fetch_sub(nvm_storage_count(block), 1u, __ATOMIC_ACQ_REL) == 1)
+    nvm_heap_drop(heap, (nvm_dropped *)block);
+  else
+    nvm_heap_release(heap);
+}
+
+/* --- cells ------------------------------------------------------------------------------------ */
+
+void *nvm_cell_create_slow(nvm_heap *heap, size_t size, uint32_t size_class, size_t units) {
+  size_t bytes = units << NVM_CELL_SHIFT;
+  (void)size;
+  (void)size_class;
+#ifdef NVM_ASAN
+  return heap_malloc(heap, size); /* exact and unpooled, so that the sanitizer sees each object */
+#endif
+  if (bytes > NVM_LARGE_CELL) return heap_malloc(heap, bytes);
+  if ((size_t)(heap->chunk_end - heap->chunk_at) < bytes) {
+    char *chunk = heap_malloc(heap, CHUNK_BYTES);
+    if (!chunk) return NULL;
+    memcpy(chunk, &heap->chunks, sizeof heap->chunks);
+    heap->chunks = chunk;
+    heap->chunk_at = chunk + 16;
+    heap->chunk_end = chunk + CHUNK_BYTES;
+    heap->chunk_bytes += CHUNK_BYTES;
+  }
+  void *cell = heap->chunk_at;
+  heap->chunk_at += bytes;
+  return cell;
+}
+
+void nvm_cell_free_large(nvm_heap *heap, void *cell, uint32_t size_class, size_t units) {
+  size_t bytes = units << NVM_CELL_SHIFT;
+#ifdef NVM_ASAN
+  (void)size_class;
+  (void)bytes;
+  (void)heap;
+  nvm_free(cell);
+#else
+  if (heap->large_cached + bytes > LARGE_CACHE) {
+    nvm_free(cell);
+    return;
+  }
+  memcpy(cell, &heap->cells[size_class], sizeof cell);
+  heap->cells[size_class] = cell;
+  heap->large_cached += bytes;
+#endif
+}

@@ -1,0 +1,694 @@
+/* Values in. Three passes over the flat postorder array, none recursive: forwards for the shape of
+ * the trees, backwards (which is top-down) for the type that each value must have, forwards again
+ * to check leaves and build values.
+ *
+ * Zero-copy: compact memory is used in place (as read-only storage) until its `release` is called;
+ * memory without a `release` is good for the call only, and is copied at the end of the run if a
+ * handle still uses it. */
+#include <math.h>
+#include <stdio.h>
+
+#include "results.h"
+#include "vm.h"
+
+#define ANY_TYPE UINT32_MAX
+/* Smaller tensors are copied: cheaper than a block's header, and the owner is free at once. */
+#define COPY_BYTES 128
+
+/* A type in the environment of the ADT application that it stands in (0: none). */
+typedef struct typed {
+  uint32_t type, env;
+} typed;
+
+typedef struct expected {
+  typed type;
+  uint32_t param;
+} expected;
+
+typedef struct value {
+  nvm_object *object; /* owned, NULL for an unboxed integer */
+  int64_t number;
+} value;
+
+typedef struct converter {
+  nvm_vm *vm;
+  const nvm_program *program;
+  const nvm_function *function;
+  const nvm_arg *args;
+  size_t n_args;
+  expected *expect;  /* by argument */
+  expected *pending; /* the backward pass's stack */
+  value *values;     /* the forward pass's stack */
+  size_t n_values;
+  size_t n_envs;  /* entries in use */
+  int64_t *slots; /* dims of the function's signature, -1 unbound */
+} converter;
+
+enum { SCRATCH_EXPECT, SCRATCH_PENDING, SCRATCH_VALUES, SCRATCH_ENVS, SCRATCH_SLOTS };
+
+static nvm_status reserve(nvm_vm *vm, int which, size_t count, size_t size, void *out_memory) {
+  nvm_scratch *scratch = &vm->args[which];
+  size_t bytes = count * size;
+  if (bytes > scratch->capacity) {
+    if (bytes < 2 * scratch->capacity) bytes = 2 * scratch->capacity;
+    void *grown = nvm_realloc(scratch->memory, bytes);
+    if (!grown) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory to check %zu argument values", count);
+    atomic_fetch_add_explicit(&vm->heap->system_allocations, 1, memory_order_relaxed);
+    scratch->memory = grown;
+    scratch->capacity = bytes;
+  }
+  memcpy(out_memory, &scratch->memory, sizeof scratch->memory);
+  return NVM_OK;
+}
+
+void nvm_scratch_free(nvm_vm *vm) {
+  for (size_t i = 0; i < sizeof vm->args / sizeof *vm->args; i++) {
+    nvm_free(vm->args[i].memory);
+    vm->args[i] = (nvm_scratch){0};
+  }
+}
+
+/* --- where a value stands, for messages --------------------------------------------------------
+ */
+
+enum { PATH_ENDS = 8, PLACE_BYTES = 512 };
+
+typedef struct place_text {
+  char text[PLACE_BYTES];
+} place_text;
+
+/* Parents and field numbers of all values; NULL without memory. */
+static uint32_t *parents_of(const converter *c) {
+  uint32_t *parent = nvm_malloc(c->n_args * 3 * sizeof *parent);
+  if (!parent) return NULL;
+  uint32_t *field = parent + c->n_args, *stack = field + c->n_args;
+  size_t depth = 0;
+  for (size_t i = 0; i < c->n_args; i++) {
+    parent[i] = UINT32_MAX;
+    if (c->args[i].kind == NVM_ARG_ADT) {
+      depth -= c->args[i].n_fields;
+      for (uint32_t k = 0; k < c->args[i].n_fields; k++) {
+        parent[stack[depth + k]] = (uint32_t)i;
+        field[stack[depth + k]] = k;
+      }
+    }
+    stack[depth++] = (uint32_t)i;
+  }
+  return parent;
+}
+
+static void append_step(const converter *c, place_text *place, uint32_t node, uint32_t field) {
+  size_t used = strlen(place->text);
+  uint32_t ctor = c->args[node].ctor;
+  const char *name = ctor && ctor < c->program->n_ctors ? c->program->ctors[ctor].name : "";
+  snprintf(place->text + used, PLACE_BYTES - used, "%s%.40s[%u]", *name ? "." : "", name, field);
+}
+
+/* "parameter %x of @main, at .Node[1].Leaf[0]" */
+static const char *place(const converter *c, size_t i, place_text *place_out) {
+  const nvm_function *function = c->function;
+  snprintf(place_out->text, PLACE_BYTES, "parameter %%%.80s of @%.80s",
+           function->params[c->expect[i].param].name, function->name);
+  if (i > UINT32_MAX / 4) return place_out->text;
+  uint32_t *parent = parents_of(c);
+  if (!parent) return place_out->text;
+  const uint32_t *field = parent + c->n_args;
+  size_t depth = 0;
+  uint32_t path[2 * PATH_ENDS]; /* nodes whose field is the next step: the last ones, then the first
+                                   ones */
+  for (uint32_t at = (uint32_t)i; parent[at] != UINT32_MAX; at = parent[at]) depth++;
+  if (depth) strcat(place_out->text, ", at ");
+  size_t position = depth, n_path = 0;
+  for (uint32_t at = (uint32_t)i; parent[at] != UINT32_MAX; at = parent[at]) {
+    position--;
+    if (position < PATH_ENDS || position + PATH_ENDS >= depth) path[n_path++] = at;
+  }
+  for (size_t k = n_path; k-- > 0;) {
+    if (depth > 2 * PATH_ENDS && k + 1 == PATH_ENDS) strcat(place_out->text, "...");
+    append_step(c, place_out, parent[path[k]], field[path[k]]);
+  }
+  nvm_free(parent);
+  return place_out->text;
+}
+
+static const char *describe_got(const converter *c, const nvm_arg *arg, char *text, size_t size) {
+  switch (arg->kind) {
+    case NVM_ARG_TENSOR:
+      snprintf(text, size, "a tensor of %s",
+               (uint32_t)arg->dtype < NVM_DTYPE_COUNT ? nvm_dtypes[arg->dtype].name : "?");
+      break;
+    case NVM_ARG_INT:
+      snprintf(text, size, arg->dtype == NVM_DTYPE_BOOL ? "a bool" : "the integer %lld",
+               (long long)arg->int_value);
+      break;
+    case NVM_ARG_FLOAT:
+      snprintf(text, size, "the float %.9g", arg->float_value);
+      break;
+    case NVM_ARG_ADT:
+      if (arg->ctor == 0)
+        snprintf(text, size, "a tuple of %u", arg->n_fields);
+      else
+        snprintf(text, size, "%.60s with %u fields",
+                 arg->ctor < c->program->n_ctors ? c->program->ctors[arg->ctor].name : "?",
+                 arg->n_fields);
+      break;
+    default:
+      snprintf(text, size, "a handle");
+      break;
+  }
+  return text;
+}
+
+static const char *describe_type(const converter *c, uint32_t index, char *text, size_t size) {
+  if (index == ANY_TYPE) {
+    snprintf(text, size, "any value");
+    return text;
+  }
+  const nvm_type *type = &c->program->types[index];
+  switch (type->words[0]) {
+    case 0:
+      snprintf(text, size, "a tensor of %s, rank %u", nvm_dtypes[type->words[1]].name,
+               type->n_words - 2);
+      break;
+    case 1:
+      snprintf(text, size, "a tuple of %u", type->n_words - 1);
+      break;
+    case 2:
+      snprintf(text, size, "a value of type %.80s", c->program->adts[type->words[1]].name);
+      break;
+    case 3:
+      snprintf(text, size, "a handle of a function");
+      break;
+    default:
+      snprintf(text, size, "a handle of a ref");
+      break;
+  }
+  return text;
+}
+
+__attribute__((cold)) static nvm_status wrong_value(const converter *c, size_t i) {
+  place_text where;
+  char want[160], got[160];
+  const nvm_arg *arg = &c->args[i];
+  uint32_t type = c->expect[i].type.type;
+  int same_kind = type != ANY_TYPE && arg->kind == NVM_ARG_ADT &&
+                  (c->program->types[type].words[0] == 1 || c->program->types[type].words[0] == 2);
+  return nvm_fail(same_kind ? NVM_INVALID_INPUT : NVM_INVALID_INPUT_TYPE, "%s: expected %s, got %s",
+                  place(c, i, &where), describe_type(c, type, want, sizeof want),
+                  describe_got(c, arg, got, sizeof got));
+}
+
+/* --- types: top-down ---------------------------------------------------------------------------
+ */
+
+/* entries[env - 1] counts the type arguments, which follow. */
+static typed resolve(const converter *c, uint32_t type, uint32_t env) {
+  typed result = {type, env};
+  if (type == ANY_TYPE || c->program->types[type].words[0] != 5) return result;
+  const typed *entries = c->vm->args[SCRATCH_ENVS].memory;
+  int64_t k = c->program->types[type].words[1];
+  if (env == 0 || k < 0 || k >= (int64_t)entries[env - 1].type) return (typed){ANY_TYPE, 0};
+  return entries[env + (uint32_t)k];
+}
+
+/* The environment of a type application: its resolved arguments. Recursive types mostly get the
+ * same one again. */
+static nvm_status enter_application(converter *c, typed application, uint32_t *out_env) {
+  const nvm_type *type = &c->program->types[application.type];
+  uint32_t n = type->n_words - 2;
+  typed *entries;
+  NVM_TRY(reserve(c->vm, SCRATCH_ENVS, c->n_envs + n + 1, sizeof *entries, &entries));
+  typed *made = entries + c->n_envs;
+  made[0] = (typed){n, 0};
+  for (uint32_t k = 0; k < n; k++)
+    made[1 + k] = resolve(c, (uint32_t)type->words[2 + k], application.env);
+  uint32_t env = application.env;
+  if (env && memcmp(entries + env - 1, made, (n + 1) * sizeof *made) == 0) {
+    *out_env = env;
+    return NVM_OK;
+  }
+  *out_env = (uint32_t)c->n_envs + 1;
+  c->n_envs += n + 1;
+  return NVM_OK;
+}
+
+/* Push what the fields of a composite must be. */
+static nvm_status expect_fields(converter *c, size_t i, expected **top) {
+  const nvm_arg *arg = &c->args[i];
+  typed want = c->expect[i].type;
+  uint32_t env = 0;
+  const nvm_ctor *ctor = arg->ctor < c->program->n_ctors ? &c->program->ctors[arg->ctor] : NULL;
+  const nvm_type *type = want.type == ANY_TYPE ? NULL : &c->program->types[want.type];
+  int fits;
+  if (!type)
+    fits = ctor && (arg->ctor == 0 || ctor->n_fields == arg->n_fields);
+  else if (type->words[0] == 1)
+    fits = arg->ctor == 0 && arg->n_fields == type->n_words - 1;
+  else
+    fits = type->words[0] == 2 && ctor && arg->ctor != 0 && ctor->adt == type->words[1] &&
+           ctor->n_fields == arg->n_fields;
+  if (!fits) return wrong_value(c, i);
+  if (type && type->words[0] == 1)
+    env = want.env;
+  else if (type)
+    NVM_TRY(enter_application(c, want, &env));
+  for (uint32_t k = 0; k < arg->n_fields; k++) {
+    uint32_t field = !type                 ? ANY_TYPE
+                     : type->words[0] == 1 ? (uint32_t)type->words[1 + k]
+                                           : ctor->field_types[k];
+    *(*top)++ = (expected){resolve(c, field, env), c->expect[i].param};
+  }
+  return NVM_OK;
+}
+
+static nvm_status count_trees(const converter *c) {
+  size_t depth = 0;
+  for (size_t i = 0; i < c->n_args; i++) {
+    const nvm_arg *arg = &c->args[i];
+    if (arg->kind < NVM_ARG_TENSOR || arg->kind > NVM_ARG_HANDLE)
+      NVM_FAIL(NVM_INVALID_INPUT, "argument value %zu is of unknown kind %d", i, arg->kind);
+    if (arg->kind == NVM_ARG_ADT) {
+      if (arg->n_fields > depth)
+        NVM_FAIL(NVM_INVALID_INPUT,
+                 "argument value %zu takes %u fields, only %zu values precede it", i, arg->n_fields,
+                 depth);
+      depth -= arg->n_fields;
+    }
+    depth++;
+  }
+  if (depth != c->function->n_params)
+    NVM_FAIL(NVM_INVALID_INPUT, "@%s takes %u arguments, got %zu", c->function->name,
+             c->function->n_params, depth);
+  return NVM_OK;
+}
+
+static nvm_status assign_types(converter *c) {
+  expected *top = c->pending;
+  for (uint32_t p = 0; p < c->function->n_params; p++)
+    *top++ = (expected){resolve(c, c->function->params[p].type, 0), p};
+  for (size_t i = c->n_args; i-- > 0;) {
+    c->expect[i] = *--top;
+    if (c->args[i].kind == NVM_ARG_ADT) NVM_TRY(expect_fields(c, i, &top));
+  }
+  return NVM_OK;
+}
+
+/* --- dims ---------------------------------------------------------------------------------------
+ */
+
+/* Value of a computed slot, if the slots that it needs are bound; -1 else. */
+static int64_t computed_slot(const converter *c, const nvm_dim_slot *slot) {
+  for (uint32_t w = 0; w < slot->n_words && slot->program[w] != NVM_DIM_END; w++) {
+    if (slot->program[w] == NVM_DIM_CONST)
+      w++;
+    else if (slot->program[w] == NVM_DIM_REF) {
+      w++;
+      int64_t k = w < slot->n_words ? slot->program[w] : -1;
+      if (k < 0 || k >= (int64_t)c->function->n_dims || c->slots[k] < 0) return -1;
+    }
+  }
+  int64_t size;
+  if (nvm_dim_program(slot->program, slot->n_words, c->slots, c->function->n_dims, &size) != NVM_OK)
+    return -1; /* the function's own checks say what is wrong */
+  return size;
+}
+
+static nvm_status check_slot(converter *c, size_t i, uint32_t axis, uint32_t k, int64_t got) {
+  if (k >= c->function->n_dims) return NVM_OK;
+  const nvm_dim_slot *slot = &c->function->dims[k];
+  int64_t want = c->slots[k];
+  if (slot->program) want = computed_slot(c, slot);
+  if (want < 0) {
+    if (!slot->program && slot->param >= 0) c->slots[k] = got;
+    return NVM_OK;
+  }
+  if (want == got) return NVM_OK;
+  place_text where;
+  place(c, i, &where);
+  if (slot->param >= 0 && (uint32_t)slot->param < c->function->n_params)
+    NVM_FAIL(NVM_INVALID_INPUT, "%s: axis %u: expected %lld (?%s, from parameter %%%s), got %lld",
+             where.text, axis, (long long)want, slot->name, c->function->params[slot->param].name,
+             (long long)got);
+  NVM_FAIL(NVM_INVALID_INPUT, "%s: axis %u: expected %lld (?%s), got %lld", where.text, axis,
+           (long long)want, slot->name, (long long)got);
+}
+
+static nvm_status check_dims(converter *c, size_t i, const nvm_type *type) {
+  const nvm_arg *arg = &c->args[i];
+  for (uint32_t a = 0; a < arg->rank; a++) {
+    int64_t want = type->words[2 + a], got = arg->shape[a];
+    if (want <= -2) {
+      NVM_TRY(check_slot(c, i, a, (uint32_t)(-2 - want), got));
+    } else if (want >= 0 && want != got) {
+      place_text where;
+      NVM_FAIL(NVM_INVALID_INPUT, "%s: axis %u: expected %lld, got %lld", place(c, i, &where), a,
+               (long long)want, (long long)got);
+    }
+  }
+  return NVM_OK;
+}
+
+static nvm_status check_tensor(converter *c, size_t i, const nvm_type *type) {
+  const nvm_arg *arg = &c->args[i];
+  place_text where;
+  if (arg->dtype < 0 || arg->dtype >= (int32_t)NVM_DTYPE_COUNT || arg->rank > NVM_MAX_RANK)
+    NVM_FAIL(NVM_INVALID_INPUT, "%s: dtype number %d, rank %u are not supported (rank <= %d)",
+             place(c, i, &where), arg->dtype, arg->rank, NVM_MAX_RANK);
+  if (arg->dl_device_type != 1)
+    NVM_FAIL(NVM_INVALID_INPUT, "%s: expected host memory, got DLPack device type %d",
+             place(c, i, &where), arg->dl_device_type);
+  for (uint32_t a = 0; a < arg->rank; a++)
+    if (arg->shape[a] < 0)
+      NVM_FAIL(NVM_INVALID_INPUT, "%s: axis %u has negative size %lld", place(c, i, &where), a,
+               (long long)arg->shape[a]);
+  if (!type) return NVM_OK;
+  if (arg->dtype != type->words[1])
+    NVM_FAIL(NVM_INVALID_INPUT_TYPE, "%s: expected dtype %s, got %s", place(c, i, &where),
+             nvm_dtypes[type->words[1]].name, nvm_dtypes[arg->dtype].name);
+  if (arg->rank != type->n_words - 2)
+    NVM_FAIL(NVM_INVALID_INPUT, "%s: expected rank %u, got rank %u", place(c, i, &where),
+             type->n_words - 2, arg->rank);
+  return check_dims(c, i, type);
+}
+
+/* --- leaves -------------------------------------------------------------------------------------
+ */
+
+static int is_compact(const nvm_arg *arg) {
+  int64_t stride = 1;
+  if (!arg->strides) return 1;
+  for (uint32_t a = arg->rank; a-- > 0;) {
+    if (arg->shape[a] == 0) return 1;
+    if (arg->shape[a] != 1 && arg->strides[a] != stride) return 0;
+    if (__builtin_mul_overflow(stride, arg->shape[a], &stride)) return 0;
+  }
+  return 1;
+}
+
+/* Copy a strided array (no axis is empty) into compact memory, a row of the last axis at a time. */
+static void copy_strided(const nvm_arg *arg, size_t item, char *to) {
+  int64_t index[NVM_MAX_RANK] = {0};
+  uint32_t last = arg->rank - 1;
+  const char *from = arg->data;
+  for (;;) {
+    const char *element = from;
+    for (int64_t k = 0; k < arg->shape[last]; k++) {
+      memcpy(to, element, item);
+      to += item;
+      element += arg->strides[last] * (int64_t)item;
+    }
+    uint32_t axis = last;
+    for (;;) {
+      if (axis-- == 0) return;
+      from += arg->strides[axis] * (int64_t)item;
+      if (++index[axis] < arg->shape[axis]) break;
+      from -= arg->strides[axis] * arg->shape[axis] * (int64_t)item;
+      index[axis] = 0;
+    }
+  }
+}
+
+static void let_owner_go(const nvm_arg *arg) {
+  if (arg->release) arg->release(arg->owner);
+}
+
+/* *out_taken: the value now holds the caller's memory and will call release. */
+static nvm_status make_tensor(converter *c, size_t i, int *out_taken, nvm_tensor **out_tensor) {
+  const nvm_arg *arg = &c->args[i];
+  nvm_heap *heap = c->vm->heap;
+  uint32_t dtype = (uint32_t)arg->dtype;
+  size_t bytes, item = nvm_dtypes[dtype].itemsize;
+  NVM_TRY(nvm_shape_bytes(dtype, arg->rank, arg->shape, &bytes));
+  if (bytes && !arg->data) {
+    place_text where;
+    NVM_FAIL(NVM_INVALID_INPUT, "%s: %zu bytes at address NULL", place(c, i, &where), bytes);
+  }
+  int compact = is_compact(arg);
+  if (compact && bytes > COPY_BYTES && (uintptr_t)arg->data % item == 0) {
+    nvm_storage *storage;
+    NVM_TRY(nvm_storage_borrow(heap, arg->data, bytes, arg->release, arg->owner, &storage));
+    *out_taken = 1;
+    if (!arg->release) c->vm->borrowed = 1;
+    nvm_status status = nvm_tensor_on(heap, storage, 0, dtype, arg->rank, arg->shape, out_tensor);
+    nvm_storage_release(heap, storage); /* the tensor has its own reference */
+    return status;
+  }
+  NVM_TRY(nvm_tensor_create(heap, 0, dtype, arg->rank, arg->shape, out_tensor));
+  if (bytes == 0) return NVM_OK;
+  if (compact)
+    memcpy((*out_tensor)->data, arg->data, bytes);
+  else
+    copy_strided(arg, item, (*out_tensor)->data);
+  return NVM_OK;
+}
+
+/* Nearest float16, ties to even; overflow gives infinity. */
+static uint16_t half_bits(double number) {
+  uint16_t sign = signbit(number) ? 0x8000 : 0;
+  double size = fabs(number);
+  if (isnan(number)) return sign | 0x7e00;
+  if (size >= 65520.0) return sign | 0x7c00;
+  if (size < 0x1p-14) return (uint16_t)(sign | (uint16_t)rint(size * 0x1p24));
+  int exponent;
+  (void)frexp(size, &exponent); /* size = f * 2^exponent, 0.5 <= f < 1 */
+  exponent--;
+  uint32_t mantissa = (uint32_t)rint(ldexp(size, 10 - exponent)); /* 1024 .. 2048 */
+  return (uint16_t)(sign | (uint16_t)(((uint32_t)(exponent + 15) << 10) + mantissa - 1024));
+}
+
+/* Write a float of that dtype; 0 if a finite number became infinite. */
+static int write_float(uint32_t dtype, double number, void *to) {
+  float single = (float)number;
+  uint16_t half = half_bits(number);
+  if (dtype == NVM_DTYPE_FLOAT64)
+    memcpy(to, &number, sizeof number);
+  else if (dtype == NVM_DTYPE_FLOAT32)
+    memcpy(to, &single, sizeof single);
+  else
+    memcpy(to, &half, sizeof half);
+  int finite = dtype == NVM_DTYPE_FLOAT64   ? isfinite(number)
+               : dtype == NVM_DTYPE_FLOAT32 ? isfinite(single)
+                                            : (half & 0x7c00) != 0x7c00;
+  return finite || !isfinite(number);
+}
+
+/* An integer or bool of a dtype from an INT argument. */
+static nvm_status check_int(const converter *c, size_t i, uint32_t dtype) {
+  const nvm_arg *arg = &c->args[i];
+  place_text where;
+  int is_bool = arg->dtype == NVM_DTYPE_BOOL;
+  if (arg->dtype != -1 && arg->dtype != (int32_t)dtype)
+    NVM_FAIL(NVM_INVALID_INPUT_TYPE, "%s: expected a scalar of %s, got %s", place(c, i, &where),
+             nvm_dtypes[dtype].name,
+             is_bool                                  ? "a bool"
+             : (uint32_t)arg->dtype < NVM_DTYPE_COUNT ? nvm_dtypes[arg->dtype].name
+                                                      : "?");
+  int64_t number = arg->int_value;
+  int fits = dtype == NVM_DTYPE_BOOL     ? number == 0 || number == 1
+             : dtype == NVM_DTYPE_UINT64 ? number >= 0
+                                         : nvm_int_extend(dtype, number) == number;
+  if (!fits)
+    NVM_FAIL(NVM_INVALID_INPUT, "%s: %lld is out of range for %s", place(c, i, &where),
+             (long long)number, nvm_dtypes[dtype].name);
+  return NVM_OK;
+}
+
+/* A rank-0 tensor from a Python number. */
+static nvm_status make_scalar(converter *c, size_t i, const nvm_type *type,
+                              nvm_tensor **out_tensor) {
+  const nvm_arg *arg = &c->args[i];
+  int is_int = arg->kind == NVM_ARG_INT;
+  uint32_t dtype = type              ? (uint32_t)type->words[1]
+                   : arg->dtype >= 0 ? (uint32_t)arg->dtype
+                   : is_int          ? (uint32_t)NVM_DTYPE_INT64
+                                     : (uint32_t)NVM_DTYPE_FLOAT32;
+  place_text where;
+  if (type && type->n_words != 2)
+    NVM_FAIL(NVM_INVALID_INPUT, "%s: expected rank %u, got a number", place(c, i, &where),
+             type->n_words - 2);
+  if (dtype >= NVM_DTYPE_COUNT) return wrong_value(c, i);
+  int to_float = nvm_dtypes[dtype].is_float;
+  if (!to_float) {
+    if (!is_int) return wrong_value(c, i);
+    NVM_TRY(check_int(c, i, dtype));
+    return nvm_tensor_scalar(c->vm->heap, dtype, arg->int_value, out_tensor);
+  }
+  if (arg->dtype != -1 && arg->dtype != (int32_t)dtype) return wrong_value(c, i);
+  double number = is_int ? (double)arg->int_value : arg->float_value;
+  NVM_TRY(nvm_tensor_create(c->vm->heap, 0, dtype, 0, NULL, out_tensor));
+  if (write_float(dtype, number, (*out_tensor)->data)) return NVM_OK;
+  nvm_release(c->vm->heap, &(*out_tensor)->header);
+  NVM_FAIL(NVM_INVALID_INPUT, "%s: %.9g is out of range for %s", place(c, i, &where), number,
+           nvm_dtypes[dtype].name);
+}
+
+static nvm_status take_handle(converter *c, size_t i, nvm_object **out_object) {
+  const nvm_arg *arg = &c->args[i];
+  place_text where;
+  uint32_t type = c->expect[i].type.type;
+  int64_t want = type == ANY_TYPE ? -1 : c->program->types[type].words[0];
+  if (!arg->handle || arg->handle->heap != c->vm->heap)
+    NVM_FAIL(NVM_INVALID_INPUT, "%s: the handle belongs to another VM", place(c, i, &where));
+  nvm_object *object = arg->handle->object;
+  if (!object) NVM_FAIL(NVM_CLOSED, "%s: the handle is no longer valid", place(c, i, &where));
+  if (want != -1 && !(want == 3 && object->kind == NVM_KIND_CLOSURE) &&
+      !(want == 4 && object->kind == NVM_KIND_REF)) {
+    char text[160];
+    NVM_FAIL(NVM_INVALID_INPUT_TYPE, "%s: expected %s, got a handle of %s", place(c, i, &where),
+             describe_type(c, type, text, sizeof text), nvm_kind_name(object));
+  }
+  nvm_retain(object);
+  *out_object = object;
+  return NVM_OK;
+}
+
+static void take_fields(converter *c, const nvm_arg *arg, nvm_adt *adt) {
+  c->n_values -= arg->n_fields;
+  for (uint32_t k = 0; k < arg->n_fields; k++) adt->fields[k] = c->values[c->n_values + k].object;
+}
+
+/* An unboxed integer parameter: a Python number or a rank-0 tensor. */
+static nvm_status make_int(converter *c, size_t i, const nvm_type *type, int64_t *out_number) {
+  const nvm_arg *arg = &c->args[i];
+  if (arg->kind == NVM_ARG_TENSOR) {
+    NVM_TRY(check_tensor(c, i, type));
+    if (!arg->data || arg->rank) return wrong_value(c, i);
+    *out_number = nvm_int_read((uint32_t)arg->dtype, arg->data);
+    return NVM_OK;
+  }
+  if (arg->kind != NVM_ARG_INT) return wrong_value(c, i);
+  if (type) NVM_TRY(check_int(c, i, (uint32_t)type->words[1]));
+  *out_number = arg->int_value;
+  return NVM_OK;
+}
+
+/* Check one value and push it. */
+static nvm_status build(converter *c, size_t i, int *out_taken) {
+  const nvm_arg *arg = &c->args[i];
+  uint32_t index = c->expect[i].type.type;
+  const nvm_type *type = index == ANY_TYPE ? NULL : &c->program->types[index];
+  const nvm_param *param = &c->function->params[c->expect[i].param];
+  value made = {NULL, 0};
+  nvm_tensor *tensor = NULL;
+  nvm_adt *adt;
+  int wants_tensor = !type || type->words[0] == 0;
+  if (param->kind == 1 && type && type->words[0] == 0 && arg->kind != NVM_ARG_ADT) {
+    NVM_TRY(make_int(c, i, type, &made.number));
+  } else if (arg->kind == NVM_ARG_ADT) {
+    NVM_TRY(nvm_adt_create(c->vm->heap, arg->ctor, arg->n_fields, &adt));
+    take_fields(c, arg, adt);
+    made.object = &adt->header;
+  } else if (arg->kind == NVM_ARG_HANDLE) {
+    NVM_TRY(take_handle(c, i, &made.object));
+  } else if (!wants_tensor) {
+    return wrong_value(c, i);
+  } else {
+    if (arg->kind == NVM_ARG_TENSOR) {
+      NVM_TRY(check_tensor(c, i, type));
+      NVM_TRY(make_tensor(c, i, out_taken, &tensor));
+    } else {
+      NVM_TRY(make_scalar(c, i, type, &tensor));
+    }
+    made.object = &tensor->header;
+  }
+  c->values[c->n_values++] = made;
+  return NVM_OK;
+}
+
+static void fill_registers(converter *c) {
+  nvm_frame *frame = nvm_frame_at(c->vm, c->vm->frame);
+  int64_t *ints = nvm_frame_ints(frame);
+  nvm_object **objs = nvm_frame_objs(frame);
+  for (uint32_t p = 0; p < c->function->n_params; p++)
+    if (c->function->params[p].kind == 1)
+      *ints++ = c->values[p].number;
+    else
+      *objs++ = c->values[p].object;
+  c->n_values = 0;
+}
+
+static nvm_status prepare(converter *c) {
+  NVM_TRY(count_trees(c));
+  size_t n = c->n_args;
+  NVM_TRY(reserve(c->vm, SCRATCH_EXPECT, n, sizeof *c->expect, &c->expect));
+  NVM_TRY(reserve(c->vm, SCRATCH_PENDING, n, sizeof *c->pending, &c->pending));
+  NVM_TRY(reserve(c->vm, SCRATCH_VALUES, n, sizeof *c->values, &c->values));
+  NVM_TRY(reserve(c->vm, SCRATCH_SLOTS, c->function->n_dims, sizeof *c->slots, &c->slots));
+  for (uint32_t k = 0; k < c->function->n_dims; k++) c->slots[k] = -1;
+  return assign_types(c);
+}
+
+nvm_status nvm_args_convert(nvm_vm *vm, uint32_t function, const nvm_arg *args, size_t n_args) {
+  converter c = {.vm = vm,
+                 .program = vm->program,
+                 .function = &vm->program->functions[function],
+                 .args = args,
+                 .n_args = n_args};
+  size_t done = 0;
+  vm->borrowed = 0;
+  nvm_status status = prepare(&c);
+  while (status == NVM_OK && done < n_args) {
+    int taken = 0;
+    status = build(&c, done, &taken);
+    if (!taken) let_owner_go(&args[done]);
+    done++;
+  }
+  for (size_t i = done; i < n_args; i++) let_owner_go(&args[i]);
+  if (status == NVM_OK) {
+    fill_registers(&c);
+    return NVM_OK;
+  }
+  for (size_t i = 0; i < c.n_values; i++) nvm_release(vm->heap, c.values[i].object);
+  return status;
+}
+
+/* --- what outlives the call ----------------------------------------------------------------------
+ */
+
+/* Move a tensor off memory that is good for this call only. The block's copy is noted in its
+ * `owner`. */
+static nvm_status privatize_tensor(nvm_heap *heap, nvm_tensor *tensor) {
+  nvm_storage *old = tensor->storage;
+  if (!old || old->pool || old->release) return NVM_OK;
+  nvm_storage *copy = old->owner;
+  if (!copy) {
+    NVM_TRY(nvm_storage_create(heap, 0, old->size, NVM_BLOCK_ALIGNMENT, &copy));
+    memcpy(copy->memory, old->memory, old->size);
+    old->owner = copy; /* one reference; the first tensor takes it */
+  } else {
+    nvm_storage_retain(copy);
+  }
+  tensor->data = (char *)copy->memory + (tensor->data - (char *)old->memory);
+  tensor->storage = copy;
+  nvm_storage_release(heap, old);
+  return NVM_OK;
+}
+
+static nvm_status privatize_reachable(nvm_heap *heap) {
+  nvm_status status = NVM_OK;
+  heap->n_marked = 0;
+  heap->mark_failed = 0;
+  for (nvm_handle *handle = heap->handles; handle; handle = handle->live)
+    nvm_mark(heap, handle->object);
+  for (size_t i = 0; i < heap->n_marked; i++) {
+    uint32_t n = 0;
+    nvm_object **slots = nvm_children(heap->marked[i], &n);
+    for (uint32_t k = 0; k < n; k++) {
+      nvm_mark(heap, slots[k]);
+      if (status == NVM_OK && slots[k] && slots[k]->kind == NVM_KIND_TENSOR)
+        status = privatize_tensor(heap, (nvm_tensor *)slots[k]);
+    }
+  }
+  for (size_t i = 0; i < heap->n_marked; i++) heap->marked[i]->flags &= (uint8_t)~NVM_FLAG_MARK;
+  heap->n_marked = 0;
+  if (heap->mark_failed) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory to keep the arguments of a handle");
+  return status;
+}
+
+nvm_status nvm_args_privatize(nvm_vm *vm) {
+  if (!vm->borrowed || !vm->heap->handles) return NVM_OK;
+  vm->borrowed = 0;
+  nvm_status status = privatize_reachable(vm->heap);
+  if (status != NVM_OK) nvm_handles_clear(vm->heap);
+  return status;
+}

@@ -1,0 +1,273 @@
+/* Operand checks and kernel calls. This is the only place where operands are checked, so a hostile
+ * or miscompiled file is an error here and never a wild access in a kernel. */
+#include "call.h"
+
+#include <stdio.h>
+
+#include "kernel_ir.h"
+#include "tensor.h"
+#include "threads.h"
+#include "vm.h"
+
+/* --- dim programs ----------------------------------------------------------------------------- */
+
+static int64_t floor_div(int64_t a, int64_t b) {
+  return a / b - ((a % b != 0) && ((a < 0) != (b < 0)));
+}
+
+static nvm_status divide(int64_t op, int64_t a, int64_t b, int64_t *out_value) {
+  if (b == 0) NVM_FAIL(NVM_DIVISION_BY_ZERO, "a dim expression divides %lld by 0", (long long)a);
+  if (b == -1) { /* INT64_MIN / -1 traps */
+    if (op == NVM_DIM_FLOORMOD)
+      *out_value = 0;
+    else if (__builtin_sub_overflow((int64_t)0, a, out_value))
+      NVM_FAIL(NVM_DIM_OVERFLOW, "dim arithmetic: %lld / -1 exceeds int64", (long long)a);
+    return NVM_OK;
+  }
+  int64_t quotient = floor_div(a, b);
+  *out_value = op == NVM_DIM_FLOORDIV ? quotient : a - b * quotient;
+  return NVM_OK;
+}
+
+nvm_status nvm_dim_apply(int64_t op, int64_t a, int64_t b, int64_t *out_value) {
+  int over = 0;
+  char sign = '+';
+  switch (op) {
+    case NVM_DIM_ADD:
+      over = __builtin_add_overflow(a, b, out_value);
+      break;
+    case NVM_DIM_SUB:
+      over = __builtin_sub_overflow(a, b, out_value);
+      sign = '-';
+      break;
+    case NVM_DIM_MUL:
+      over = __builtin_mul_overflow(a, b, out_value);
+      sign = '*';
+      break;
+    case NVM_DIM_MIN:
+      *out_value = a < b ? a : b;
+      break;
+    case NVM_DIM_MAX:
+      *out_value = a > b ? a : b;
+      break;
+    default:
+      return divide(op, a, b, out_value);
+  }
+  if (NVM_UNLIKELY(over))
+    NVM_FAIL(NVM_DIM_OVERFLOW, "dim arithmetic: %lld %c %lld exceeds int64", (long long)a, sign,
+             (long long)b);
+  return NVM_OK;
+}
+
+nvm_status nvm_dim_program(const int64_t *words, size_t n_words, const int64_t *values,
+                           size_t n_values, int64_t *out_value) {
+  int64_t stack[32];
+  size_t depth = 0;
+  for (size_t i = 0; i < n_words && words[i] != NVM_DIM_END; i++) {
+    int64_t op = words[i];
+    if (op == NVM_DIM_CONST || op == NVM_DIM_REF) {
+      if (i + 1 >= n_words || depth == 32) goto malformed;
+      int64_t word = words[++i];
+      if (op == NVM_DIM_REF && (word < 0 || (uint64_t)word >= n_values)) goto malformed;
+      stack[depth++] = op == NVM_DIM_CONST ? word : values[word];
+    } else {
+      if (op < NVM_DIM_ADD || op > NVM_DIM_MAX || depth < 2) goto malformed;
+      NVM_TRY(nvm_dim_apply(op, stack[depth - 2], stack[depth - 1], &stack[depth - 2]));
+      depth--;
+    }
+  }
+  if (depth == 1) {
+    *out_value = stack[0];
+    return NVM_OK;
+  }
+malformed:
+  NVM_FAIL(NVM_OPERAND_MISMATCH, "a dim expression is malformed");
+}
+
+/* --- what kernels call ------------------------------------------------------------------------ */
+
+static nvm_status ctx_fail(const nvm_kernel_ctx *ctx, nvm_status code, int32_t operand,
+                           int64_t index, int64_t bound) {
+  nvm_call *call = (nvm_call *)(uintptr_t)ctx; /* ours, made mutable again */
+  int none = 0;
+  if (code <= NVM_OK || code > NVM_INTERRUPTED) code = NVM_KERNEL_ERROR;
+  if (atomic_compare_exchange_strong(&call->fault, &none, 1)) {
+    call->code = code;
+    call->operand = operand;
+    call->index = index;
+    call->bound = bound;
+    atomic_store_explicit(&call->fault, 2, memory_order_release);
+  }
+  return code;
+}
+
+static nvm_status ctx_poll(const nvm_kernel_ctx *ctx) {
+  const nvm_call *call = (const nvm_call *)ctx;
+  return call->vm ? nvm_vm_poll(call->vm) : NVM_OK;
+}
+
+static nvm_status ctx_parallel_for(const nvm_kernel_ctx *ctx, int64_t count, int64_t grain,
+                                   nvm_range_fn fn, void *closure) {
+  const nvm_call *call = (const nvm_call *)ctx;
+  if (count <= 0) return NVM_OK;
+  if (call->threads <= 1 || count <= grain) return fn(ctx, closure, 0, count);
+  return nvm_threads_run(call->threads, ctx, count, grain, fn, closure);
+}
+
+/* A kernel without machine code, in the shape of one. */
+static nvm_status run_ir(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims) {
+  const nvm_kernel *kernel = ((const nvm_call *)ctx)->kernel;
+  return nvm_kernel_ir_run(kernel->ir, &kernel->signature, ctx, bufs, dims);
+}
+
+void nvm_call_init(nvm_call *call, struct nvm_vm *vm, int32_t threads) {
+  memset(call, 0, sizeof *call);
+  call->ctx = (nvm_kernel_ctx){.abi = NVM_KERNEL_ABI,
+                               .size = sizeof(nvm_kernel_ctx),
+                               .fail = ctx_fail,
+                               .poll = ctx_poll,
+                               .parallel_for = ctx_parallel_for};
+  call->vm = vm;
+  call->threads = threads;
+}
+
+/* --- checks ----------------------------------------------------------------------------------- */
+
+static const char *const role_names[] = {"input", "output", "scratch"};
+
+__attribute__((cold)) static nvm_status mismatch_type(const nvm_kernel *kernel, uint32_t i,
+                                                      const nvm_tensor *got, uint32_t device) {
+  const nvm_operand *want = &kernel->signature.operands[i];
+  char text[NVM_SHAPE_TEXT];
+  if (got->device != device)
+    NVM_FAIL(NVM_OPERAND_MISMATCH, "kernel %s: operand %u is on device %u, operand 0 on device %u",
+             kernel->name, i, got->device, device);
+  NVM_FAIL(NVM_OPERAND_MISMATCH,
+           "kernel %s: operand %u (%s): expected %s of rank %u, got a tensor %s", kernel->name, i,
+           role_names[want->role], nvm_dtypes[want->dtype].name, want->rank,
+           nvm_shape_text(text, got->header.extra, got->rank, got->dims));
+}
+
+__attribute__((cold)) static nvm_status mismatch_dim(const nvm_kernel *kernel, uint32_t i,
+                                                     uint32_t axis, int64_t expected, int64_t got) {
+  const nvm_operand *want = &kernel->signature.operands[i];
+  NVM_FAIL(NVM_OPERAND_MISMATCH,
+           "kernel %s: operand %u (%s), axis %u: expected size %lld%s, got %lld", kernel->name, i,
+           role_names[want->role], axis, (long long)expected,
+           want->axes[axis].broadcast ? " or 1" : "", (long long)got);
+}
+
+static nvm_status axis_size(const nvm_signature *sig, const nvm_axis *axis, const int64_t *dims,
+                            int64_t *out_size) {
+  size_t start = (size_t)axis->value;
+  if (start >= sig->n_expr_words) NVM_FAIL(NVM_OPERAND_MISMATCH, "a dim expression is malformed");
+  return nvm_dim_program(sig->exprs + start, sig->n_expr_words - start, dims,
+                         (size_t)sig->n_dims + sig->n_attrs, out_size);
+}
+
+/* dtype, rank, device and every dim of operand i; pitches of broadcast axes are appended at *pitch.
+ */
+static inline nvm_status check_operand(const nvm_kernel *kernel, uint32_t i, const nvm_tensor *got,
+                                       uint32_t device, const int64_t *dims, int64_t **pitch) {
+  const nvm_operand *want = &kernel->signature.operands[i];
+  if (NVM_UNLIKELY(got->header.extra != want->dtype || got->rank != want->rank ||
+                   got->device != device))
+    return mismatch_type(kernel, i, got, device);
+  for (uint32_t a = 0; a < want->rank; a++) {
+    const nvm_axis *axis = &want->axes[a];
+    int64_t expected = axis->value, actual = got->dims[a];
+    if (axis->kind == NVM_AXIS_DIM)
+      expected = dims[expected];
+    else if (axis->kind == NVM_AXIS_EXPR)
+      NVM_TRY(axis_size(&kernel->signature, axis, dims, &expected));
+    if (axis->broadcast) {
+      *(*pitch)++ = actual;
+      if (actual == 1) continue;
+    }
+    if (NVM_UNLIKELY(actual != expected)) return mismatch_dim(kernel, i, a, expected, actual);
+  }
+  return NVM_OK;
+}
+
+static inline int overlap(const nvm_tensor *a, const nvm_tensor *b) {
+  return a->data < b->data + b->bytes && b->data < a->data + a->bytes && a->bytes && b->bytes;
+}
+
+/* Operand i is written: it must be ours to write, and nothing else may lie there. */
+static inline nvm_status check_written(const nvm_kernel *kernel, uint32_t i,
+                                       nvm_tensor *const *operands) {
+  const nvm_tensor *out = operands[i];
+  if (NVM_UNLIKELY(!out->storage || (out->storage->header.flags & NVM_FLAG_READONLY)))
+    NVM_FAIL(NVM_OPERAND_MISMATCH,
+             "kernel %s: operand %u (%s) is a constant or an input, which can't be written",
+             kernel->name, i, role_names[kernel->signature.operands[i].role]);
+  for (uint32_t k = 0; k < i; k++) {
+    const nvm_tensor *other = operands[k];
+    if (NVM_LIKELY(!overlap(out, other))) continue;
+    if (kernel->signature.operands[i].alias == k + 1 && out->data == other->data &&
+        out->bytes == other->bytes)
+      continue;
+    NVM_FAIL(NVM_OPERAND_MISMATCH, "kernel %s: operand %u (%s) shares memory with operand %u",
+             kernel->name, i, role_names[kernel->signature.operands[i].role], k);
+  }
+  return NVM_OK;
+}
+
+/* --- the call --------------------------------------------------------------------------------- */
+
+__attribute__((cold)) static nvm_status report(nvm_call *call, nvm_status status) {
+  const char *name = call->kernel->name;
+  if (status < NVM_OK || status > NVM_INTERRUPTED) status = NVM_KERNEL_ERROR;
+  if (atomic_load_explicit(&call->fault, memory_order_acquire) == 2) {
+    char operand[32] = "";
+    if (call->operand >= 0) snprintf(operand, sizeof operand, ", operand %d", call->operand);
+    long long index = call->index, bound = call->bound;
+    switch (call->code) {
+      case NVM_INDEX_OUT_OF_RANGE:
+        return nvm_fail(call->code, "kernel %s%s: index %lld is outside of an axis of size %lld",
+                        name, operand, index, bound);
+      case NVM_DIVISION_BY_ZERO:
+        return nvm_fail(call->code, "kernel %s%s: integer division by zero", name, operand);
+      case NVM_SHAPE_MISMATCH:
+        return nvm_fail(call->code, "kernel %s%s: expected %lld, got %lld", name, operand, bound,
+                        index);
+      default:
+        return nvm_fail(call->code, "kernel %s%s reported a fault (%lld, %lld)", name, operand,
+                        index, bound);
+    }
+  }
+  if (status == NVM_CANCELLED || status == NVM_TIME_LIMIT || status == NVM_INTERRUPTED)
+    return nvm_fail(status, "the run was stopped (%s) inside kernel %s",
+                    status == NVM_TIME_LIMIT ? "time limit" : "cancelled", name);
+  if (nvm_last_error()->code == status) return status; /* poll, or the IR interpreter, said why */
+  return nvm_fail(status, "kernel %s failed", name);
+}
+
+nvm_status nvm_call_kernel(nvm_call *call, const nvm_pool *pools, const nvm_kernel *kernel,
+                           nvm_tensor *const *operands, int64_t *dims, int64_t **out_dims,
+                           size_t *out_bytes) {
+  const nvm_signature *sig = &kernel->signature;
+  void *bufs[NVM_MAX_OPERANDS];
+  size_t bytes = 0;
+  int64_t *pitch = dims + sig->n_dims;
+  for (uint32_t i = 0; i < sig->n_attrs; i++) *pitch++ = sig->attrs[i];
+  uint32_t device = sig->n_operands ? operands[0]->device : 0;
+  for (uint32_t i = 0; i < sig->n_operands; i++) {
+    NVM_TRY(check_operand(kernel, i, operands[i], device, dims, &pitch));
+    if (i >= sig->n_in) NVM_TRY(check_written(kernel, i, operands));
+    bufs[i] = operands[i]->data;
+    bytes += operands[i]->bytes;
+  }
+  for (uint32_t i = 0; i < sig->n_out_dims; i++) pitch[i] = 0;
+  *out_dims = pitch;
+  *out_bytes = bytes;
+  nvm_kernel_fn fn = kernel->fn ? kernel->fn : kernel->ir ? run_ir : NULL;
+  if (NVM_UNLIKELY(!fn))
+    NVM_FAIL(NVM_UNSUPPORTED, "kernel %s has no code that this runtime can run", kernel->name);
+  call->kernel = kernel;
+  atomic_store_explicit(&call->fault, 0, memory_order_relaxed);
+  nvm_device *target = pools[device].device;
+  nvm_status status =
+      target->vtable->launch(target, &call->ctx, fn, NULL, kernel->name, bufs, dims);
+  return NVM_LIKELY(status == NVM_OK) ? NVM_OK : report(call, status);
+}

@@ -1,0 +1,43 @@
+/* The door to all kernels: every operand is checked against the signature, then the device
+ * launches. */
+#ifndef NVM_CALL_H
+#define NVM_CALL_H
+
+#include <stdatomic.h>
+
+#include "alloc.h"
+#include "program.h"
+
+/* What a kernel's ctx points into. One a VM; kernel calls of one VM do not overlap. */
+typedef struct nvm_call {
+  nvm_kernel_ctx ctx; /* first: kernels hand it back */
+  struct nvm_vm *vm;  /* NULL: a call outside of a VM */
+  const nvm_kernel *kernel;
+  int32_t threads;
+  /* The first fault reported through ctx->fail, by any thread. */
+  atomic_int fault; /* 0 none, 1 being written, 2 written */
+  nvm_status code;
+  int32_t operand;
+  int64_t index, bound;
+} nvm_call;
+
+void nvm_call_init(nvm_call *call, struct nvm_vm *vm, int32_t threads);
+
+/* Run a kernel. operands: signature->n_operands tensors, borrowed. dims: room for NVM_MAX_DIMS, the
+ * in-dims filled in; afterwards the out-dims stand at *out_dims. pools: by device index. out_bytes:
+ * bytes of all operands. Errors: OPERAND_MISMATCH, DIM_OVERFLOW, UNSUPPORTED, what the kernel
+ * reports. */
+NVM_NODISCARD nvm_status nvm_call_kernel(nvm_call *call, const nvm_pool *pools,
+                                         const nvm_kernel *kernel, nvm_tensor *const *operands,
+                                         int64_t *dims, int64_t **out_dims, size_t *out_bytes);
+
+/* Checked int64 arithmetic of postfix programs (enum nvm_dim_op) over `values`; `words` ends with
+ * NVM_DIM_END or after n_words. Errors: DIM_OVERFLOW, DIVISION_BY_ZERO, OPERAND_MISMATCH
+ * (malformed). */
+NVM_NODISCARD nvm_status nvm_dim_program(const int64_t *words, size_t n_words,
+                                         const int64_t *values, size_t n_values,
+                                         int64_t *out_value);
+/* One operation of enum nvm_dim_op (ADD to MAX). */
+NVM_NODISCARD nvm_status nvm_dim_apply(int64_t op, int64_t a, int64_t b, int64_t *out_value);
+
+#endif

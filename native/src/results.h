@@ -1,0 +1,36 @@
+/* Values on their way out of a VM: results and opaque handles. */
+#ifndef NVM_RESULTS_H
+#define NVM_RESULTS_H
+
+#include "alloc.h"
+
+/* A closure or ref that the caller holds. Counted atomically; dropped through the heap's release
+ * list. */
+struct nvm_handle {
+  nvm_dropped dropped; /* header.refcount counts atomically; kind NVM_KIND_HANDLE */
+  nvm_heap *heap;
+  nvm_object *object;             /* owned; NULL once the VM is destroyed */
+  struct nvm_handle *prev, *live; /* all handles of a heap */
+};
+
+struct nvm_result {
+  nvm_dropped dropped; /* kind NVM_KIND_RESULT */
+  nvm_heap *heap;
+  size_t count, capacity;
+  size_t n_dims, dims_capacity;
+  nvm_out *values;
+  int64_t *dims;
+};
+
+/* Turn a value into a result; `value` is consumed, also on failure. A tensor whose memory anything
+ * else can see (constant, input, handle, another part of the result) is copied. out_result: owned
+ * by the caller. */
+NVM_NODISCARD nvm_status nvm_result_create(nvm_heap *heap, nvm_object *value, uint64_t limit,
+                                           nvm_result **out_result);
+/* A dropped result or handle, by the VM's thread. */
+void nvm_result_recycle(nvm_heap *heap, nvm_dropped *item);
+void nvm_results_free_cached(nvm_heap *heap);
+/* The VM is going: release what handles hold. */
+void nvm_handles_clear(nvm_heap *heap);
+
+#endif

@@ -1,0 +1,343 @@
+/* VMs: creation, runs, limits, memory policy. */
+#include "vm.h"
+
+#include <time.h>
+
+#include "results.h"
+
+/* What the pools may keep beyond twice what recent runs needed at once. */
+#define POOL_SLACK    ((size_t)64 << 20)
+#define POLL_INTERVAL 4000000u /* ns */
+#define RESULT_VALUES ((uint64_t)1 << 28)
+enum { FIRST_TRANSFER = 64 };
+
+uint64_t nvm_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* --- limits ----------------------------------------------------------------------------------- */
+
+nvm_status nvm_vm_poll(nvm_vm *vm) {
+  if (atomic_load_explicit(&vm->cancel, memory_order_relaxed))
+    NVM_FAIL(NVM_CANCELLED, "the run was cancelled");
+  uint64_t now = nvm_now();
+  if (now >= vm->deadline)
+    NVM_FAIL(NVM_TIME_LIMIT, "the run took longer than its limit of %llu ms",
+             (unsigned long long)(vm->limits.nanoseconds / 1000000u));
+  if (!vm->poll || !pthread_equal(pthread_self(), vm->thread) || now < vm->next_poll) return NVM_OK;
+  vm->next_poll = now + POLL_INTERVAL;
+  if (vm->poll(vm->poll_context)) NVM_FAIL(NVM_INTERRUPTED, "the run was interrupted");
+  return NVM_OK;
+}
+
+static void start_slice(nvm_vm *vm) {
+  vm->slice_start = vm->fuel_left < NVM_SLICE ? (int64_t)vm->fuel_left : NVM_SLICE;
+  vm->slice = vm->slice_start;
+  vm->slice_kernels = 0;
+}
+
+/* Account for the words of this slice; returns how many. */
+static uint64_t settle_fuel(nvm_vm *vm) {
+  uint64_t used = (uint64_t)(vm->slice_start - vm->slice - vm->slice_kernels);
+  vm->fuel_used += used;
+  return used;
+}
+
+nvm_status nvm_vm_checkpoint(nvm_vm *vm) {
+  uint64_t used = settle_fuel(vm);
+  int over = used > vm->fuel_left;
+  if (vm->limits.instructions) vm->fuel_left = over ? 0 : vm->fuel_left - used;
+  start_slice(vm);
+  if (over)
+    NVM_FAIL(NVM_INSTRUCTION_LIMIT, "the run used up its %llu instructions",
+             (unsigned long long)vm->limits.instructions);
+  return nvm_vm_poll(vm);
+}
+
+static void mark_roots(nvm_heap *heap, void *context) {
+  const nvm_vm *vm = context;
+  for (size_t slot = vm->frame; slot != NVM_NO_FRAME;) {
+    nvm_frame *frame = nvm_frame_at(vm, slot);
+    nvm_object **objs = nvm_frame_objs(frame);
+    for (uint32_t i = 0; i < frame->function->n_objs; i++) nvm_mark(heap, objs[i]);
+    slot = frame->caller;
+  }
+  for (nvm_handle *handle = heap->handles; handle; handle = handle->live)
+    nvm_mark(heap, handle->object);
+}
+
+static int within(const nvm_heap *heap, nvm_status code, int64_t bytes) {
+  return code == NVM_OBJECT_LIMIT ? heap->live_objects < heap->object_cap
+                                  : heap->live_bytes + bytes <= heap->byte_cap;
+}
+
+/* A cap was hit (or, with NVM_OK, many refs exist): collect cycles and look again. */
+static nvm_status pressure(void *context, nvm_status code, int64_t bytes) {
+  nvm_vm *vm = context;
+  nvm_heap *heap = vm->heap;
+  if (vm->collectable && heap->refs && (code == NVM_OK || !vm->tight)) {
+    nvm_collect(heap, mark_roots, vm);
+    if (code == NVM_OK) return NVM_OK;
+    int64_t slack = code == NVM_OBJECT_LIMIT ? heap->object_cap - heap->live_objects
+                                             : heap->byte_cap - heap->live_bytes;
+    uint64_t limit = code == NVM_OBJECT_LIMIT ? vm->limits.objects : vm->limits.bytes;
+    vm->tight = slack < (int64_t)(limit / 8);
+    if (within(heap, code, bytes)) return NVM_OK;
+  }
+  if (code == NVM_OK) return NVM_OK;
+  if (code == NVM_OBJECT_LIMIT)
+    NVM_FAIL(code, "the run has %llu objects alive, its limit",
+             (unsigned long long)vm->limits.objects);
+  NVM_FAIL(code, "the run asked for %lld bytes more than its limit of %llu bytes allows",
+           (long long)(heap->live_bytes + bytes - heap->byte_cap),
+           (unsigned long long)vm->limits.bytes);
+}
+
+static int64_t cap(int64_t base, uint64_t limit) {
+  return limit == 0 || limit > (uint64_t)(INT64_MAX - base) ? INT64_MAX : base + (int64_t)limit;
+}
+
+/* --- creation --------------------------------------------------------------------------------- */
+
+/* Which backends serve the device indices of the file. `named` replaces the host's if it can. */
+static nvm_status choose_devices(const nvm_program *program, const char *named,
+                                 const char **devices) {
+  for (uint32_t i = 0; i < program->n_devices; i++) devices[i] = program->devices[i];
+  if (!named || !*named) return NVM_OK;
+  const nvm_device_vtable *vtable = nvm_device_find(named);
+  if (!vtable) NVM_FAIL(NVM_DEVICE_ERROR, "this build has no device backend \"%s\"", named);
+  if (vtable->host_accessible) {
+    devices[0] = named;
+    return NVM_OK;
+  }
+  for (uint32_t i = 0; i < program->n_devices; i++)
+    if (strcmp(devices[i], named) == 0) return NVM_OK;
+  NVM_FAIL(NVM_DEVICE_ERROR, "the executable was not compiled for device \"%s\"", named);
+}
+
+static nvm_status create_heap(nvm_vm *vm, const nvm_vm_options *options) {
+  const nvm_program *program = vm->program;
+  const char **devices = nvm_malloc(program->n_devices * sizeof *devices);
+  if (!devices) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for a VM");
+  nvm_status status = choose_devices(program, options ? options->device : NULL, devices);
+  if (status == NVM_OK)
+    status =
+        nvm_heap_create(devices, program->n_devices, options ? options->ordinal : 0, &vm->heap);
+  nvm_free(devices);
+  return status;
+}
+
+NVM_EXPORT nvm_status nvm_vm_create(nvm_program *program, const nvm_vm_options *options,
+                                    nvm_vm **out_vm) {
+  nvm_error_clear();
+  if (options && options->size != sizeof *options)
+    NVM_FAIL(NVM_INVALID_INPUT, "nvm_vm_options.size is %u, expected %zu", options->size,
+             sizeof *options);
+  if (options && options->threads < 1)
+    NVM_FAIL(NVM_INVALID_INPUT, "threads must be at least 1, got %d", options->threads);
+  nvm_vm *vm = nvm_malloc(sizeof *vm);
+  if (!vm) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for a VM");
+  memset(vm, 0, sizeof *vm);
+  nvm_program_retain(program);
+  vm->program = program;
+  vm->frame = NVM_NO_FRAME;
+  vm->transfer = nvm_malloc(FIRST_TRANSFER * sizeof *vm->transfer);
+  vm->transfer_slots = FIRST_TRANSFER;
+  nvm_status status = NVM_OK;
+  if (!vm->transfer)
+    status = nvm_fail(NVM_OUT_OF_MEMORY, "no memory for a VM");
+  else
+    status = create_heap(vm, options);
+  if (status != NVM_OK) {
+    nvm_vm_destroy(vm);
+    return status;
+  }
+  vm->heap->zero = (program->flags & NVM_LOAD_NO_NATIVE) != 0;
+  vm->heap->pressure = pressure;
+  vm->heap->vm = vm;
+  if (options) {
+    vm->limits = options->limits;
+    vm->poll = options->poll;
+    vm->poll_context = options->poll_context;
+  }
+  nvm_call_init(&vm->call, vm, options ? options->threads : 1);
+  *out_vm = vm;
+  return NVM_OK;
+}
+
+NVM_EXPORT void nvm_vm_destroy(nvm_vm *vm) {
+  if (!vm) return;
+  if (vm->heap) {
+    nvm_heap_drain(vm->heap);
+    nvm_handles_clear(vm->heap);
+    nvm_collect(vm->heap, mark_roots, vm);
+    vm->heap->pressure = NULL;
+    nvm_heap_close(vm->heap);
+  }
+  nvm_scratch_free(vm);
+  nvm_free(vm->stack);
+  nvm_free(vm->transfer);
+  nvm_program_release(vm->program);
+  nvm_free(vm);
+}
+
+/* --- use by one caller at a time -------------------------------------------------------------- */
+
+static nvm_status acquire(nvm_vm *vm) {
+  int idle = 0;
+  if (!atomic_compare_exchange_strong_explicit(&vm->busy, &idle, 1, memory_order_acquire,
+                                               memory_order_relaxed))
+    NVM_FAIL(NVM_VM_BUSY, "this VM is running in another thread; make one VM a thread");
+  return NVM_OK;
+}
+
+static void let_go(nvm_vm *vm) { atomic_store_explicit(&vm->busy, 0, memory_order_release); }
+
+NVM_EXPORT nvm_status nvm_vm_set_limits(nvm_vm *vm, const nvm_limits *limits) {
+  nvm_error_clear();
+  NVM_TRY(acquire(vm));
+  vm->limits = *limits;
+  let_go(vm);
+  return NVM_OK;
+}
+
+NVM_EXPORT void nvm_vm_cancel(nvm_vm *vm) {
+  atomic_store_explicit(&vm->cancel, 1, memory_order_relaxed);
+}
+
+NVM_EXPORT nvm_status nvm_vm_trim(nvm_vm *vm) {
+  nvm_error_clear();
+  NVM_TRY(acquire(vm));
+  nvm_heap_drain(vm->heap);
+  nvm_heap_trim(vm->heap, 0, 0);
+  nvm_stack_trim(vm, 0);
+  nvm_scratch_free(vm);
+  let_go(vm);
+  return NVM_OK;
+}
+
+NVM_EXPORT nvm_status nvm_vm_stats_get(nvm_vm *vm, nvm_vm_stats *out_stats) {
+  nvm_error_clear();
+  NVM_TRY(acquire(vm));
+  nvm_heap *heap = vm->heap;
+  nvm_heap_drain(heap);
+  *out_stats = (nvm_vm_stats){.runs = vm->runs,
+                              .instructions = vm->fuel_used >> 2,
+                              .kernel_calls = vm->kernel_calls,
+                              .allocations = heap->allocations,
+                              .live_objects = (uint64_t)heap->live_objects,
+                              .live_bytes = (uint64_t)heap->live_bytes,
+                              .peak_bytes = (uint64_t)heap->peak_bytes,
+                              .pool_bytes = nvm_heap_cached(heap),
+                              .system_allocations = atomic_load(&heap->system_allocations)};
+  let_go(vm);
+  return NVM_OK;
+}
+
+/* --- runs ------------------------------------------------------------------------------------- */
+
+static void begin(nvm_vm *vm) {
+  nvm_heap *heap = vm->heap;
+  const nvm_limits *limits = &vm->limits;
+  nvm_heap_drain(heap);
+  heap->object_cap = cap(heap->live_objects, limits->objects);
+  heap->byte_cap = cap(heap->live_bytes, limits->bytes);
+  heap->run_peak = heap->live_bytes;
+  atomic_store_explicit(&vm->cancel, 0, memory_order_relaxed);
+  vm->thread = pthread_self();
+  vm->depth_limit = limits->frames ? limits->frames : UINT64_MAX;
+  vm->fuel_left = UINT64_MAX;
+  if (limits->instructions && limits->instructions < UINT64_MAX / 4)
+    vm->fuel_left = limits->instructions * 4;
+  vm->deadline = UINT64_MAX;
+  vm->next_poll = 0;
+  if (limits->nanoseconds || vm->poll) {
+    uint64_t now = nvm_now();
+    vm->next_poll = now + POLL_INTERVAL;
+    if (limits->nanoseconds && limits->nanoseconds < UINT64_MAX - now)
+      vm->deadline = now + limits->nanoseconds;
+  }
+  vm->tight = 0;
+  vm->runs++;
+  start_slice(vm);
+}
+
+/* After a run: cycles, and memory that recent runs did not need. */
+static nvm_status finish(nvm_vm *vm, int64_t base) {
+  nvm_heap *heap = vm->heap;
+  heap->object_cap = heap->byte_cap = INT64_MAX;
+  nvm_status status = nvm_args_privatize(vm);
+  settle_fuel(vm);
+  vm->slice_start = vm->slice = vm->slice_kernels = 0;
+  nvm_frames_unwind(vm);
+  if (heap->refs) nvm_collect(heap, mark_roots, vm);
+  if (heap->run_peak > heap->peak_bytes) heap->peak_bytes = heap->run_peak;
+  int64_t peak = heap->run_peak - base, faded = vm->recent_peak - vm->recent_peak / 16;
+  vm->recent_peak = peak > faded ? peak : faded;
+  size_t keep = POOL_SLACK + 2 * (size_t)vm->recent_peak;
+  if (NVM_UNLIKELY(nvm_heap_cached(heap) > keep)) nvm_heap_trim(heap, keep, keep);
+  return status;
+}
+
+static void release_all(const nvm_arg *args, size_t n_args) {
+  for (size_t i = 0; i < n_args; i++)
+    if (args[i].release) args[i].release(args[i].owner);
+}
+
+static nvm_status execute(nvm_vm *vm, uint32_t index, const nvm_arg *args, size_t n_args,
+                          nvm_result **out_result) {
+  const nvm_function *function = &vm->program->functions[index];
+  nvm_status status = nvm_frame_push(vm, function);
+  if (status != NVM_OK) {
+    release_all(args, n_args);
+    return status;
+  }
+  NVM_TRY(nvm_args_convert(vm, index, args, n_args));
+  vm->collectable = 1;
+  status = nvm_interpret(vm);
+  vm->collectable = 0;
+  if (status != NVM_OK) {
+    nvm_frames_report(vm);
+    return status;
+  }
+  nvm_object *value = vm->result;
+  vm->result = NULL;
+  if (function->result_kind) {
+    const nvm_type *type = &vm->program->types[function->result_type];
+    uint32_t dtype = type->words[0] == 0 ? (uint32_t)type->words[1] : (uint32_t)NVM_DTYPE_INT64;
+    nvm_tensor *boxed;
+    NVM_TRY(nvm_tensor_scalar(vm->heap, dtype, vm->result_int, &boxed));
+    value = &boxed->header;
+  }
+  uint64_t limit = vm->limits.objects ? vm->limits.objects : RESULT_VALUES;
+  return nvm_result_create(vm->heap, value, limit < 64 ? 64 : limit, out_result);
+}
+
+NVM_EXPORT nvm_status nvm_vm_invoke(nvm_vm *vm, uint32_t function, const nvm_arg *args,
+                                    size_t n_args, nvm_result **out_result) {
+  nvm_error_clear();
+  nvm_status status = acquire(vm);
+  if (status != NVM_OK) {
+    release_all(args, n_args);
+    return status;
+  }
+  *out_result = NULL;
+  if (function >= vm->program->n_functions || !vm->program->functions[function].is_public) {
+    release_all(args, n_args);
+    let_go(vm);
+    NVM_FAIL(NVM_FUNCTION_NOT_FOUND, "the executable has no public function of index %u", function);
+  }
+  begin(vm);
+  int64_t base = vm->heap->live_bytes;
+  status = execute(vm, function, args, n_args, out_result);
+  nvm_status kept = finish(vm, base);
+  if (status == NVM_OK && kept != NVM_OK) {
+    nvm_result_free(*out_result);
+    *out_result = NULL;
+    status = kept;
+  }
+  let_go(vm);
+  return status;
+}
