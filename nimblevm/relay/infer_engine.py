@@ -96,16 +96,20 @@ class Inference(FunctionInference):
 
     def declare(self, var: GlobalVar, function: Function) -> None:
         """Make a global function known by its signature (holes where it has no annotation)."""
-        self._globals[var] = self._open_function(function)
-        self._announce[function] = lambda type_: self._globals.update({var: type_})
+        self._set_global(var, self._open_function(function))
+        self._announce[function] = lambda type_: self._set_global(var, type_)
 
     def define(self, var: GlobalVar, function: Function) -> None:
         """Infer a global function's body."""
         self._function = var.name_hint
         found = self.run(function)
         assert isinstance(found, FuncType)
-        self._globals[var] = found
+        self._set_global(var, found)
         self._function = ""
+
+    def _set_global(self, var: GlobalVar, type_: FuncType) -> None:
+        self._globals[var] = type_
+        self.types[var] = type_
 
     # --- driving ----------------------------------------------------------------------------------
 
