@@ -1,11 +1,29 @@
-"""Group operators into kernels."""
+"""Group operators into kernels.
+
+before:  let %a = nn.dense(%x, %w); let %b = %a + %c; let %y = tanh(%b); %y
+after:   fn (%p0, %p1, %p2, Primitive=1) { tanh(nn.dense(%p0, %p1) + %p2) }(%x, %w, %c)
+
+Inside each block, on the graph of its operator calls: an operator joins the group of its immediate post-dominator where the patterns of
+all operators between them allow it (TVM: src/relay/transforms/fuse_ops.cc; patterns in op/registry.py). Then groups of
+injective operators whose other consumers come later join their first consumer as a group with several results, which
+keeps the pointwise tail of a recurrent cell in one kernel. Fields of tuples and tuples of operands go along.
+
+Never fused: operators whose size depends on data, rank-0 integer arithmetic (integer instructions), reshapes other than those that add or
+drop axes of size 1 (views). A may_fail operator moves to its group's place only if nothing between could fail, branch, call or write.
+A group has at most 256 operators and 32 operands. Everything else of class KERNEL becomes a group of one.
+
+Needs: ANF, inferred types. Keeps: both. Cost: O(n log n), with the group limit as factor.
+"""
 
 from __future__ import annotations
 
-from nimblevm.compiler.op_class import OpClass, class_of
+from nimblevm.compiler.block_tree import BlockTree
+from nimblevm.compiler.fusion import BlockGraph, Group
+from nimblevm.compiler.liveness import operand_vars
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import (
     fresh_var,
+    is_primitive,
     let_chain,
     make_lets,
     map_functions,
@@ -15,73 +33,214 @@ from nimblevm.compiler.rewrite import (
     with_body,
     with_children,
 )
-from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Leaf, Tuple, Var, children
-from nimblevm.relay.types import FuncType
+from nimblevm.relay.ir import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    IRModule,
+    Let,
+    Tuple,
+    TupleGetItem,
+    Var,
+    children,
+)
+from nimblevm.relay.types import FuncType, TupleType
 
 
-def _wrap(call: Call, defs: dict[Var, Expr]) -> Call:
-    params: dict[Var, Var] = {}
-    args: list[Expr] = []
-    memo: dict[Expr, Expr] = {}
+class _Fuser:
+    """Fuses the blocks of one function."""
 
-    def param(atom: Expr) -> Expr:
+    def __init__(self, function: Function, unbox: bool) -> None:
+        self.function = function
+        self.unbox = unbox
+        self.tree = BlockTree()
+        self.blocks: list[tuple[list[Let], Expr]] = []
+        self.hang: list[int] = []  # block -> index of the item of its parent that it hangs on
+        self.home: dict[Var, int] = {}
+        self.uses: dict[Var, list[tuple[int, bool]]] = {}  # (index in the home block, in a nested block)
+        self.numbers: dict[Expr, int] = {}
+        self.done: dict[int, Expr] = {}
+
+    def run(self) -> Function:
+        self._scan()
+        for number in range(len(self.blocks)):
+            self._scan_uses(number)
+        for number in reversed(range(len(self.blocks))):
+            lets, tail = self.blocks[number]
+            self.done[number] = _BlockFuser(self, lets, tail).run()
+        return with_body(self.function, self.done[0])
+
+    def _scan(self) -> None:
+        self.blocks.append(let_chain(self.function.body))
+        self.hang.append(-1)
+        number = 0
+        while number < len(self.blocks):
+            lets, tail = self.blocks[number]
+            for index, value in enumerate((*(let.value for let in lets), tail)):
+                nested_blocks = sub_blocks(value)
+                if nested_blocks:
+                    self.numbers[value] = len(self.blocks)
+                for nested in nested_blocks:
+                    self.blocks.append(let_chain(nested))
+                    self.hang.append(index)
+                    self.tree.add(number)
+            for let in lets:
+                self.home[let.var] = number
+            number += 1
+
+    def _scan_uses(self, number: int) -> None:
+        lets, tail = self.blocks[number]
+        depth = self.tree.depth
+        for index, value in enumerate((*(let.value for let in lets), tail)):
+            for var in operand_vars(value):
+                home = self.home.get(var)
+                if home is None:
+                    continue
+                if home == number:
+                    self.uses.setdefault(var, []).append((index, False))
+                else:
+                    outer = self.tree.ancestor(number, depth[home] + 1)
+                    self.uses.setdefault(var, []).append((self.hang[outer], True))
+
+    def nested(self, value: Expr) -> Expr:
+        """A simple expression with its blocks replaced by their new forms, taken in the order of _scan."""
+        roots = sub_blocks(value)
+        if not roots:
+            return value
+        operands = children(value)
+        new = tuple(self.done[self.numbers[value] + i] for i in range(len(roots)))
+        return with_children(value, (*operands[: len(operands) - len(roots)], *new))
+
+
+class _BlockFuser:
+    """One block: finds groups and writes the block anew."""
+
+    def __init__(self, fuser: _Fuser, lets: list[Let], tail: Expr) -> None:
+        self.fuser = fuser
+        self.vars: list[Var | None] = [*(let.var for let in lets), None]
+        self.values: list[Expr] = [*(let.value for let in lets), tail]
+        self.graph = BlockGraph(self.vars, self.values, fuser.uses, fuser.unbox)
+        self.bindings: list[tuple[Var, Expr]] = []
+
+    def run(self) -> Expr:
+        groups = self.graph.fuse()
+        by_root = {group.members[-1]: group for group in groups}
+        inside = {index for group in groups for index in group.members} | self.graph.inlined
+        tail: Expr | None = None
+        for index, value in enumerate(self.values):
+            var = self.vars[index]
+            group = by_root.get(index)
+            if group is not None:
+                tail = self._write_group(group)
+            elif index not in inside:
+                value = self.fuser.nested(value)
+                if var is not None:
+                    self.bindings.append((var, value))
+                else:
+                    tail = value
+        if tail is None:
+            raise ValueError("a block without an end")
+        return make_lets(self.bindings, tail)
+
+    def _write_group(self, group: Group) -> Expr | None:
+        """Bind the results of a group; returns the block's end if the group computes it."""
+        outputs = [i for i in group.members if self.graph.is_output(i, group)]
+        call = _GroupBuilder(self.graph, group, outputs).call()
+        if len(outputs) == 1:
+            var = self.vars[outputs[0]]
+            if var is None:
+                return call
+            self.bindings.append((var, call))
+            return None
+        tuple_var = fresh_var("g", type_of(call))
+        self.bindings.append((tuple_var, call))
+        tail: Expr | None = None
+        for field, index in enumerate(outputs):
+            value = self.values[index]
+            item = typed(TupleGetItem(tuple_var, field, span=value.span), type_of(value))
+            var = self.vars[index]
+            if var is None:
+                tail = item
+            else:
+                self.bindings.append((var, item))
+        return tail
+
+
+class _GroupBuilder:
+    """Writes a group as a primitive function and its call."""
+
+    def __init__(self, graph: BlockGraph, group: Group, outputs: list[int]) -> None:
+        self.graph = graph
+        self.group = group
+        self.outputs = outputs
+        self.params: list[Var] = []
+        self.args: list[Expr] = []
+        self.made: dict[Expr, Expr] = {}
+
+    def call(self) -> Call:
+        graph = self.graph
+        for index in self.group.members:
+            value = graph.values[index]
+            var = graph.vars[index]
+            new = self._inner(value)
+            if var is not None:
+                self.made[var] = new
+            self.made[value] = new
+        results = tuple(self.made[graph.values[i]] for i in self.outputs)
+        body: Expr
+        if len(results) == 1:
+            body = results[0]
+        else:
+            body = typed(Tuple(results), TupleType([type_of(r) for r in results]))
+        result = type_of(body)
+        span = graph.values[self.group.members[-1]].span
+        function = typed(
+            Function(tuple(self.params), body, result, (), {"Primitive": 1}, span=span),
+            FuncType([type_of(p) for p in self.params], result),
+        )
+        return typed(Call(function, tuple(self.args), span=span), result)
+
+    def _inner(self, value: Expr) -> Expr:
+        match value:
+            case Call():
+                args = tuple([self._operand(a) for a in value.args])
+                new: Expr = Call(value.op, args, value.attrs, span=value.span)
+            case TupleGetItem():
+                new = TupleGetItem(self._operand(value.tuple_value), value.index, span=value.span)
+            case Tuple():
+                new = Tuple(tuple([self._operand(f) for f in value.fields]), span=value.span)
+            case _:
+                raise ValueError(f"{type(value).__name__} in a fused group")
+        return typed(new, type_of(value))
+
+    def _operand(self, atom: Expr) -> Expr:
         if isinstance(atom, Constant) and atom.data.size == 1:
             return atom
-        found = memo.get(atom)
-        if found is None:
-            new = fresh_var(f"p{len(args)}", type_of(atom))
-            params[new] = new
-            args.append(atom)
-            memo[atom] = found = new
-        return found
-
-    new_args: list[Expr] = []
-    for a in call.args:
-        d = defs.get(a) if isinstance(a, Var) else None
-        if isinstance(d, Tuple):
-            new_args.append(typed(Tuple(tuple([param(f) for f in d.fields])), type_of(d)))
+        found = self.made.get(atom)
+        if found is not None:
+            return found
+        inline = self.graph.inline_tuple(atom)
+        if inline is not None:
+            new: Expr = typed(Tuple(tuple([self._operand(f) for f in inline.fields])), type_of(inline))
         else:
-            new_args.append(param(a))
-    body = typed(Call(call.op, tuple(new_args), call.attrs, span=call.span), type_of(call))
-    fn = typed(
-        Function(tuple(params), body, type_of(call), (), {"Primitive": 1}, span=call.span),
-        FuncType([type_of(p) for p in params], type_of(call)),
-    )
-    return typed(Call(fn, tuple(args), span=call.span), type_of(call))
+            param = fresh_var(f"p{len(self.params)}", type_of(atom))
+            self.params.append(param)
+            self.args.append(atom)
+            new = param
+        self.made[atom] = new
+        return new
 
 
 def _fuse(function: Function, unbox: bool) -> Function:
-    defs: dict[Var, Expr] = {}
-    order = []
-    stack = [function.body]
-    while stack:
-        b = stack.pop()
-        order.append(b)
-        lets, tail = let_chain(b)
-        for let in lets:
-            defs[let.var] = let.value
-        for v in (*(x.value for x in lets), tail):
-            stack.extend(sub_blocks(v))
-    done: dict[int, Expr] = {}
-
-    def simple(v: Expr) -> Expr:
-        if class_of(v, unbox) is OpClass.KERNEL:
-            return _wrap(v, defs)
-        if not sub_blocks(v):
-            return v
-        return with_children(v, tuple(done.get(id(c), c) for c in children(v)))
-
-    for b in reversed(order):
-        if isinstance(b, Leaf):
-            continue
-        lets, tail = let_chain(b)
-        bindings = [(x.var, simple(x.value)) for x in lets]
-        done[id(b)] = make_lets(bindings, simple(tail))
-    return with_body(function, done.get(id(function.body), function.body))
+    if is_primitive(function) or "Closure" in function.attrs:
+        return function
+    return _Fuser(function, unbox).run()
 
 
 def fuse_ops(mod: IRModule, ctx: PassContext) -> IRModule:
-    return map_functions(mod, lambda f: _fuse(f, ctx.unbox))
+    """See the module's docstring."""
+    return map_functions(mod, lambda function: _fuse(function, ctx.unbox))
 
 
 FUSE_OPS = Pass("fuse_ops", fuse_ops, required=True)

@@ -1,0 +1,343 @@
+"""Which operators of a block share a kernel: the graph part of fuse_ops."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from nimblevm.compiler.block_tree import BlockTree
+from nimblevm.compiler.op_class import OpClass, class_of
+from nimblevm.compiler.rewrite import is_primitive, type_of
+from nimblevm.relay.ir import Call, Constant, Constructor, Expr, Leaf, Tuple, TupleGetItem, Var, children
+from nimblevm.relay.op.registry import Effect, Op, OpPattern
+from nimblevm.relay.types import TensorType, TupleType
+
+MAX_OPS = 256
+MAX_OPERANDS = 32
+
+
+class Kind(enum.Enum):
+    """What an item of a block is to fusion."""
+
+    OP = "operator call"
+    GET = "field of an operator's tuple"
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """An item that can be part of a group. consumers: indices of nodes; outside: read by anything else."""
+
+    index: int
+    kind: Kind
+    pattern: OpPattern
+    may_fail: bool = False
+    consumers: list[int] = field(default_factory=list)
+    outside: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Group:
+    """members in order of the block; operands: what it reads from outside."""
+
+    members: list[int]
+    pattern: OpPattern
+    ops: int
+    operands: set[Expr]
+
+
+class BlockGraph:
+    """The operators of one block. `uses`: variable -> (index of the reading item, from a nested block)."""
+
+    def __init__(
+        self,
+        variables: list[Var | None],
+        values: list[Expr],
+        uses: Mapping[Var, list[tuple[int, bool]]],
+        unbox: bool,
+    ) -> None:
+        self.vars = variables
+        self.values = values
+        self.uses = uses
+        self.unbox = unbox
+        self.at: dict[Var, int] = {v: i for i, v in enumerate(variables) if v is not None}
+        self.nodes: dict[int, Node] = {}
+        self.groups: dict[int, Group] = {}
+        self.epochs: list[int] = []
+        self.inlined: set[int] = set()  # tuples that only operators read: written where they are read
+        self._find_nodes()
+        self._connect()
+
+    # --- the graph ------------------------------------------------------------------------------
+
+    def _find_nodes(self) -> None:
+        epoch = 0
+        for index, value in enumerate(self.values):
+            self.epochs.append(epoch)
+            node = self._node(index, value)
+            if node is not None:
+                self.nodes[index] = node
+            if node.may_fail if node is not None else _is_barrier(value):
+                epoch += 1
+        for index, value in enumerate(self.values):
+            var = self.vars[index]
+            if isinstance(value, Tuple) and var is not None and self._only_operators_read(var):
+                self.inlined.add(index)
+
+    def _node(self, index: int, value: Expr) -> Node | None:
+        if isinstance(value, TupleGetItem) and isinstance(value.tuple_value, Var):
+            source = self.nodes.get(self.at.get(value.tuple_value, -1))
+            if source is not None and source.kind is Kind.OP:
+                return Node(index, Kind.GET, OpPattern.INJECTIVE)
+            return None
+        if not isinstance(value, Call) or not isinstance(value.op, Op):
+            return None
+        class_ = class_of(value, self.unbox)
+        if class_ is not OpClass.KERNEL and not (class_ is OpClass.VIEW and _only_unit_axes(value)):
+            return None
+        op = value.op
+        pattern = OpPattern.OPAQUE if op.shape_values else op.pattern
+        effect = op.effect_of(tuple(type_of(a) for a in value.args), value.attrs)
+        return Node(index, Kind.OP, pattern, effect is Effect.MAY_FAIL)
+
+    def _only_operators_read(self, var: Var) -> bool:
+        readers = self.uses.get(var, [])
+        return bool(readers) and all(
+            not nested and index in self.nodes and self.nodes[index].kind is Kind.OP
+            for index, nested in readers
+        )
+
+    def _connect(self) -> None:
+        for node in self.nodes.values():
+            var = self.vars[node.index]
+            if var is None:
+                node.outside = True
+                continue
+            for index, nested in self.readers(var):
+                if nested or index not in self.nodes:
+                    node.outside = True
+                elif index not in node.consumers[-1:]:
+                    node.consumers.append(index)
+
+    def readers(self, var: Var) -> Iterator[tuple[int, bool]]:
+        """The items that read a variable, through inlined tuples."""
+        for index, nested in self.uses.get(var, ()):
+            tuple_var = self.vars[index]
+            if not nested and index in self.inlined and tuple_var is not None:
+                yield from self.uses.get(tuple_var, ())
+            else:
+                yield index, nested
+
+    def operands(self, index: int) -> Iterator[Expr]:
+        """The atoms that a node reads, inlined tuples opened."""
+        value = self.values[index]
+        for atom in value.args if isinstance(value, Call) else children(value):
+            inline = self.inline_tuple(atom)
+            yield from (atom,) if inline is None else inline.fields
+
+    def inline_tuple(self, atom: Expr) -> Tuple | None:
+        """The tuple that a variable of this block names."""
+        index = self.at.get(atom) if isinstance(atom, Var) else None
+        value = self.values[index] if index is not None else None
+        # Also where other code reads the tuple: the operator then takes the fields.
+        return value if isinstance(value, Tuple) else None
+
+    def is_output(self, index: int, group: Group) -> bool:
+        """Whether something outside of its group reads a node."""
+        node = self.nodes[index]
+        return node.outside or any(self.groups.get(c) is not group for c in node.consumers)
+
+    # --- grouping -------------------------------------------------------------------------------
+
+    def fuse(self) -> list[Group]:
+        """All groups to be written as kernels, each with its members in order."""
+        for index, node in self.nodes.items():
+            operands = {a for a in self.operands(index) if not isinstance(a, Constant) or a.data.size != 1}
+            self.groups[index] = Group([index], node.pattern, int(node.kind is Kind.OP), operands)
+        parent = self._post_dominators()
+        for phase in range(2):
+            for index in sorted(self.nodes):
+                self._try_join(index, parent.get(index), phase)
+        self._join_first_consumers()
+        return self._finish()
+
+    def _post_dominators(self) -> dict[int, int]:
+        """node -> its immediate post-dominator among the nodes, where there is one."""
+        tree = BlockTree()  # root 0: the outside
+        number: dict[int, int] = {}
+        node_of: dict[int, int] = {}
+        for index in sorted(self.nodes, reverse=True):
+            node = self.nodes[index]
+            above: int | None = 0 if node.outside or not node.consumers else None
+            for consumer in node.consumers:
+                if above == 0:
+                    break
+                above = number[consumer] if above is None else tree.common(above, number[consumer])
+            number[index] = tree.add(above or 0)
+            node_of[number[index]] = index
+        return {
+            index: node_of[tree.parent[place]]
+            for index, place in number.items()
+            if tree.parent[place] != 0
+        }
+
+    def _try_join(self, index: int, sink: int | None, phase: int) -> None:
+        group = self.groups[index]
+        if sink is None or self.groups[sink] is group or group.pattern is OpPattern.OPAQUE:
+            return
+        if group.pattern is OpPattern.OUT_ELEMWISE_FUSABLE:
+            if phase == 0:
+                shape = _shape(self.values[index])
+                self._join_path(
+                    index, sink,
+                    lambda n, _: self.groups[n].pattern <= OpPattern.BROADCAST and _shape(self.values[n]) == shape,
+                )  # fmt: skip
+        elif group.pattern <= OpPattern.BROADCAST:
+            self._join_path(index, sink, self._may_take_elementwise)
+        elif group.pattern is OpPattern.INJECTIVE and phase == 1:
+            self._join_path(index, sink, lambda n, _: self.groups[n].pattern <= OpPattern.INJECTIVE)
+
+    def _may_take_elementwise(self, index: int, is_sink: bool) -> bool:
+        pattern = self.groups[index].pattern
+        return pattern <= OpPattern.INJECTIVE or (is_sink and pattern is OpPattern.COMM_REDUCE)
+
+    def _join_path(self, source: int, sink: int, allowed: Callable[[int, bool], bool]) -> None:
+        """Merge all nodes between source and its post-dominator if every one of them is allowed."""
+        path = [source]
+        seen = {source, sink}
+        stack = list(self.nodes[source].consumers)
+        if not allowed(sink, True):
+            return
+        while stack:
+            index = stack.pop()
+            if index in seen:
+                continue
+            seen.add(index)
+            if len(seen) > MAX_OPS or not allowed(index, False):
+                return
+            path.append(index)
+            stack.extend(self.nodes[index].consumers)
+        self._merge([*path, sink])
+
+    def _merge(self, indices: list[int]) -> bool:
+        """Make one group of the groups of these nodes, if limits and effects allow."""
+        groups = list(dict.fromkeys(self.groups[i] for i in indices))
+        members = sorted({i for g in groups for i in g.members})
+        ops = sum(g.ops for g in groups)
+        if ops > MAX_OPS:
+            return False
+        inner = {self.vars[i] for i in members}
+        operands = {a for g in groups for a in g.operands if a not in inner}
+        outputs = 1 + sum(self.nodes[i].outside for i in members[:-1])
+        if len(operands) + outputs > MAX_OPERANDS or not self._effects_allow(members):
+            return False
+        merged = Group(members, max(g.pattern for g in groups), ops, operands)
+        for index in members:
+            self.groups[index] = merged
+        return True
+
+    def _effects_allow(self, members: list[int]) -> bool:
+        """A may_fail member moves to the last member's place: nothing between may fail, branch, call or write."""
+        place = self.epochs[members[-1]]
+        own = 0
+        for index in reversed(members[:-1]):
+            if self.nodes[index].may_fail:
+                own += 1
+                if place - self.epochs[index] != own:
+                    return False
+        return True
+
+    def _join_first_consumers(self) -> None:
+        """Merge injective groups into their first consumer where all other readers come after it."""
+        for index in sorted(self.nodes, reverse=True):
+            group = self.groups[index]
+            if group.members[-1] != index or group.pattern > OpPattern.INJECTIVE or not group.ops:
+                continue
+            first = self._first_consumer(group)
+            if first is not None and self.groups[first].pattern <= OpPattern.INJECTIVE:
+                self._merge([index, first])
+
+    def _first_consumer(self, group: Group) -> int | None:
+        """The last member of the group that reads this one first, if every other reader comes after that place."""
+        readers: list[int] = []
+        stack = list(group.members)
+        while stack:
+            index = stack.pop()
+            var = self.vars[index]
+            if var is None:
+                return None
+            for reader, _ in self.readers(var):
+                node = self.nodes.get(reader)
+                if node is not None and self.groups[reader] is group:
+                    continue
+                if node is not None and node.kind is not Kind.OP and len(self.groups[reader].members) == 1:
+                    stack.append(reader)  # a lone field goes along
+                    continue
+                readers.append(reader)
+        inside = [r for r in readers if r in self.nodes and self.groups[r].ops]
+        if not inside:
+            return None
+        place = min(self.groups[r].members[-1] for r in inside)
+        target = self.groups[place]
+        fits = all(self.groups.get(r) is target or r > place for r in readers)
+        if not fits or any(isinstance(type_of(self.values[i]), TupleType) for i in group.members if self._leaks(i, group, target)):
+            return None
+        return place
+
+    def _leaks(self, index: int, group: Group, target: Group) -> bool:
+        """Whether a node would be read from outside of the merged group."""
+        node = self.nodes[index]
+        return node.outside or any(self.groups[c] not in (group, target) for c in node.consumers)
+
+    def _finish(self) -> list[Group]:
+        """Leave out what is no kernel: lone fields and views; fields of tuples from other groups."""
+        result: list[Group] = []
+        for group in dict.fromkeys(self.groups[i] for i in sorted(self.nodes)):
+            kept = [i for i in group.members if self._stays(i, group)]
+            for index in group.members:
+                if index not in kept:
+                    del self.groups[index]
+            group.members = kept
+            ops = [i for i in kept if self.nodes[i].kind is Kind.OP]
+            lone_view = len(ops) == 1 and class_of(self.values[ops[0]], self.unbox) is OpClass.VIEW
+            if not ops or (lone_view and len(kept) == 1):
+                for index in kept:
+                    self.groups.pop(index, None)
+                continue
+            result.append(group)
+        return result
+
+    def _stays(self, index: int, group: Group) -> bool:
+        node = self.nodes[index]
+        if node.kind is Kind.GET:
+            value = self.values[index]
+            source = value.tuple_value if isinstance(value, TupleGetItem) else None
+            return isinstance(source, Var) and self.at.get(source, -1) in group.members
+        return True
+
+
+def _shape(value: Expr) -> tuple[object, ...] | None:
+    type_ = type_of(value)
+    return type_.shape if isinstance(type_, TensorType) else None
+
+
+def _only_unit_axes(value: Call) -> bool:
+    """Whether a view only adds or drops axes of size 1."""
+    old, new = _shape(value.args[0]), _shape(value)
+    if old is None or new is None:
+        return False
+    return [d for d in old if d != 1] == [d for d in new if d != 1]
+
+
+def _is_barrier(value: Expr) -> bool:
+    """Whether a may_fail operator must not move over this item."""
+    if isinstance(value, Leaf | Tuple | TupleGetItem) or is_primitive(value):
+        return False
+    if isinstance(value, Call):
+        if isinstance(value.op, Constructor):
+            return False
+        if isinstance(value.op, Op):
+            effect = value.op.effect_of(tuple(type_of(a) for a in value.args), value.attrs)
+            return effect is Effect.MAY_FAIL
+        return True
+    return True

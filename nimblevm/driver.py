@@ -1,0 +1,163 @@
+"""From a program to an executable: the only module that knows compiler and runtime.
+
+    exe = compile(mod)                         # IRModule or Function -> Executable
+    data = compile_to_bytes(mod)               # the file alone, nothing is loaded
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nimblevm.bytecode.executable import Executable
+from nimblevm.bytecode.serialize import NATIVE, ProgramBuilder, SectionRecord, serialize
+from nimblevm.compiler.emit import KernelBuilder, emit
+from nimblevm.compiler.kernel_table import KernelTable
+from nimblevm.compiler.pass_base import PassContext
+from nimblevm.compiler.pipeline import PIPELINE
+from nimblevm.compiler.rewrite import Rewriter
+from nimblevm.errors import CompileError
+from nimblevm.kernels import llvm
+from nimblevm.relay.gc_pause import gc_paused
+from nimblevm.relay.infer_type import infer_type
+from nimblevm.relay.ir import Call, Constant, Expr, Function, GlobalVar, IRModule, Var
+from nimblevm.relay.types import TensorType, Type
+from nimblevm.vm.vm import VirtualMachine
+
+Array = npt.NDArray[Any]
+VERSION = "0.1.0"
+
+
+def compile(
+    mod: IRModule | Function,
+    params: Mapping[str, Any] | None = None,
+    target: str = "native",
+    *,
+    passes_off: Iterable[str] = (),
+    unbox: bool = True,
+    native: bool = True,
+    plan_memory: bool = True,
+    verify: bool = False,
+    on_pass: Callable[[str, float], None] | None = None,
+) -> Executable:
+    """Compile a module (or one function, which becomes `main`) and load the result.
+
+    params       parameters of main by name, bound as constants (arrays, or anything numpy takes)
+    target       "native" (this machine; "llvm" means the same), or a target of kernels/llvm.py
+    passes_off   names of passes to skip
+    unbox        rank-0 integers and bools live in int registers
+    native       write machine code; without llvmlite or a linker compile warns and writes the kernel IR alone
+    plan_memory  let tensors of disjoint lifetimes share storage
+    verify       check the module after every pass (slow)
+    on_pass      called with a pass's name and its seconds
+
+    Raises RelayTypeError, WellFormedError, CompileError.
+    """
+    data = compile_to_bytes(
+        mod, params, target, passes_off=passes_off, unbox=unbox, native=native, plan_memory=plan_memory,
+        verify=verify, on_pass=on_pass,
+    )  # fmt: skip
+    return Executable.from_bytes(data, native=native)
+
+
+def compile_to_bytes(
+    mod: IRModule | Function,
+    params: Mapping[str, Any] | None = None,
+    target: str = "native",
+    *,
+    passes_off: Iterable[str] = (),
+    unbox: bool = True,
+    native: bool = True,
+    plan_memory: bool = True,
+    verify: bool = False,
+    on_pass: Callable[[str, float], None] | None = None,
+) -> bytes:
+    """As `compile`, but gives the file's bytes and loads nothing (so that it works for other machines)."""
+    off = {passes_off} if isinstance(passes_off, str) else set(passes_off)
+    if not plan_memory:
+        off.add("plan_memory")
+    ctx = PassContext(frozenset(off), verify, unbox, evaluate_call, on_pass)
+    if isinstance(mod, Function):
+        mod = IRModule.from_expr(mod)
+    with gc_paused():
+        if params:
+            mod = bind_params(mod, params)
+        if any(f.checked_type is None for f in mod.functions.values()):
+            mod = infer_type(mod)
+        mod = PIPELINE(mod, ctx)
+        builder = _native_builder(target) if native else None
+        record = emit(mod, unbox, {"nimblevm": VERSION}, builder)
+        return serialize(record)
+
+
+def _native_builder(target: str) -> KernelBuilder:
+    """Compiles the kernels of a program into a native section."""
+
+    def build(kernels: KernelTable, builder: ProgramBuilder) -> Mapping[str, int]:
+        entries = kernels.entries
+        code = llvm.build([e.lowered.kernel for e in entries], target)
+        if code is None:
+            return {}
+        builder.sections.append(SectionRecord(NATIVE, code.elf, code.target))
+        builder.producer.update(code.producer)
+        return {e.name: place for e, place in zip(entries, code.functions, strict=True)}
+
+    return build
+
+
+def bind_params(mod: IRModule, params: Mapping[str, Any], name: str = "main") -> IRModule:
+    """A module whose function `name` has some parameters replaced by constants. CompileError for an unknown name."""
+    function = mod.function(name)
+    by_name = {p.name_hint: p for p in function.params}
+    unknown = sorted(set(params) - set(by_name))
+    if unknown:
+        raise CompileError(
+            f"params names {', '.join(unknown)}, but @{name} has the parameters {', '.join(by_name)}"
+        )
+    memo: dict[Expr, Expr] = {}
+    for key, value in params.items():
+        memo[by_name[key]] = _constant(by_name[key], value)
+    body = Rewriter(memo).rewrite(function.body)
+    kept = tuple(p for p in function.params if p.name_hint not in params)
+    result = mod.shallow_copy()
+    result[mod.get_global_var(name)] = Function(
+        kept, body, function.ret_type, function.type_params, function.attrs, span=function.span
+    )
+    return result
+
+
+def _constant(param: Var, value: Any) -> Constant:
+    """An array for a parameter: exact dtype, rank and static dims."""
+    array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+    declared: Type | None = param.type_annotation
+    if isinstance(declared, TensorType):
+        static = [d if isinstance(d, int) else None for d in declared.shape]
+        fits = len(static) == array.ndim and all(
+            d is None or d == n for d, n in zip(static, array.shape, strict=True)
+        )
+        if array.dtype.name != declared.dtype or not fits:
+            raise CompileError(
+                f"params: %{param.name_hint} is declared as {declared!r}, "
+                f"but the value is {array.dtype.name} of shape {array.shape}"
+            )
+    return Constant(array, span=param.span)
+
+
+def evaluate_call(call: Call, values: tuple[Any, ...]) -> Any:
+    """The value of one operator call, by the kernel and instructions that a run would use (constant folding)."""
+    leaves: list[Var] = []
+    function = Function((), call)
+    args = tuple(Constant(v) for v in values)
+    function = Function(tuple(leaves), Call(call.op, args, call.attrs))
+    data = compile_to_bytes(
+        function, native=False, passes_off=("fold_constant", "simplify", "cse", "dead_code", "inline")
+    )
+    with Executable.from_bytes(data, native=False) as exe, VirtualMachine(exe) as vm:
+        result = vm.run()
+    return np.array(result.numpy())
+
+
+__all__ = ["bind_params", "compile", "compile_to_bytes", "evaluate_call"]
