@@ -45,7 +45,7 @@ def _math_op(op: MathOp, values: list[Array], params: Sequence[Array]) -> Array:
     kind = _MATH_DTYPE[op.type]
     match op.op:
         case "param":
-            return params[int(op.value)]
+            return np.asarray(params[int(op.value)])
         case "const":
             return np.asarray(op.value, kind)
         case "add":
@@ -84,7 +84,7 @@ def _math_op(op: MathOp, values: list[Array], params: Sequence[Array]) -> Array:
         case "bits":
             return np.ascontiguousarray(args[0]).view(kind).reshape(args[0].shape)
         case "convert":
-            return args[0].astype(kind)
+            return np.asarray(args[0], kind)
         case _:
             raise ValueError(f"math program: unknown operation {op.op!r}")
 
@@ -292,7 +292,8 @@ class _Run:
                 return cast(done[id(operand)], value.dtype)
             case ir.CheckIndex(index=index, bound=bound, operand=number):
                 if not 0 <= done[id(index)] < done[id(bound)]:
-                    raise KernelFault("INDEX_OUT_OF_RANGE", number, int(done[id(index)]), int(done[id(bound)]))  # fmt: skip
+                    place = (int(done[id(index)]), int(done[id(bound)]))
+                    raise KernelFault("INDEX_OUT_OF_RANGE", number, *place)
                 return done[id(index)]
             case _:
                 raise TypeError(f"loop IR: not an expression: {type(value).__name__}")
