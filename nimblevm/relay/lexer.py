@@ -19,6 +19,7 @@ KEYWORDS = frozenset(
 )
 
 _NAME = r"[A-Za-z_](?:\w|/(?=\w))*(?:\.[A-Za-z_](?:\w|/(?=\w))*)*"
+_GLOBAL = r"\w(?:\w|/(?=\w)|\.(?=[A-Za-z_]))*"
 _TOKEN = re.compile(
     rf"""
     (?P<comment> /\* )
@@ -26,7 +27,7 @@ _TOKEN = re.compile(
   | (?P<name> match\? | {_NAME} )
   | (?P<graph> %\d+ )
   | (?P<local> %{_NAME} )
-  | (?P<global> @\w(?:\w|[/.](?=\w))* )
+  | (?P<global> @{_GLOBAL} )
   | (?P<dim> \?(?:[A-Za-z_]\w*)? )
   | (?P<projection> \.[ ]*\d+ )
   | (?P<string> "[^"\n]*" )
@@ -36,7 +37,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.ASCII,
 )
 _LOCAL_NAME = re.compile(_NAME, re.ASCII)
-_GLOBAL_NAME = re.compile(r"\w(?:\w|[/.](?=\w))*", re.ASCII)
+_GLOBAL_NAME = re.compile(_GLOBAL, re.ASCII)
 _SKIP = re.compile(r"(?:[ \t\r\n]|//[^\n]*)*")
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 _VERSION = re.compile(r'#\[\s*version\s*=\s*"([^"\n]*)"\s*\]')

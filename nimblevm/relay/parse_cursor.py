@@ -122,6 +122,8 @@ class Cursor:
         found = kind_text(self.kind) if names_kind else f"'{self.token.text}'"
         place = f" {where}" if where else ""
         at = self.token if self.kind != "metadata" else self.token._replace(text="#")
+        if self.kind == "end" and self.position:
+            at = at._replace(start=self.tokens[self.position - 1].end)  # show the line that goes on
         self.fail(f"expected {what}{place}, but found {found}", at)
 
     def items(self, close: str, item: Callable[[], Rule[T]], where: str) -> Rule[list[T]]:

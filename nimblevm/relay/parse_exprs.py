@@ -83,7 +83,7 @@ class ExprParser(ValueParser):
                 body: Expr = yield self.binop_rule()
                 if not self.accept(";"):
                     break
-                lets.append((Var("_", span=body.span), body, self.span_from(start)))
+                lets.append((Var("_", span=self.span_of(start)), body, self.span_from(start)))
         self.locals.leave(locals_mark)
         self.graph.leave(graph_mark)
         for var, value, span in reversed(lets):
@@ -117,7 +117,7 @@ class ExprParser(ValueParser):
 
     def binop_rule(self) -> Rule[Expr]:
         """binop := postfix (operator postfix)*, by precedence, all associating to the left."""
-        values: list[Expr] = []
+        values: list[tuple[Expr, Token]] = []  # with the first token of each
         waiting: list[tuple[int, Op, Token]] = []
         while True:
             start = self.token
@@ -127,23 +127,17 @@ class ExprParser(ValueParser):
             if start.kind != "{":
                 while self.kind in ("(", "projection"):
                     operand = yield self._postfix(operand, start)
-            values.append(operand)
+            values.append((operand, start))
             precedence, name = OPERATORS.get(self.kind, (0, ""))
             while waiting and waiting[-1][0] >= precedence:
                 _, op, token = waiting.pop()
-                rhs, lhs = values.pop(), values.pop()
-                span = self._join(lhs, rhs, token)
-                values.append(Call(op, (lhs, rhs), self.build_attrs(op, {}, token), span=span))
+                (rhs, _), (lhs, first) = values.pop(), values.pop()
+                attrs = self.build_attrs(op, {}, token)
+                values.append((Call(op, (lhs, rhs), attrs, span=self.span_from(first)), first))
             if not name:
-                return values[0]
+                return values[0][0]
             token = self.advance()
             waiting.append((precedence, self._operator(name, token), token))
-
-    def _join(self, lhs: Expr, rhs: Expr, token: Token) -> Span:
-        a, b = lhs.span, rhs.span
-        if a is None or b is None or a.source != b.source:
-            return self.span_of(token)
-        return Span(a.source, a.line, a.column, b.end_line, b.end_column)
 
     def _operator(self, name: str, token: Token) -> Op:
         op = registry.find(name)
@@ -251,7 +245,9 @@ class ExprParser(ValueParser):
     def _literal(self) -> Expr:
         found = self.signed_number()
         if found is None:
-            self.fail_expected("a number behind '-' (write negative(x) or 0 - x)")
+            while self.accept("-"):
+                pass
+            self.fail_expected("a number", "behind '-' (otherwise write negative(...))")
         start, negative, parts = found
         key = (parts, negative)
         array = self._scalars.get(key)

@@ -242,6 +242,8 @@ class ExprPrinter:
                 return ["(", *self.pieces(field), ",)"]
             case Tuple(fields=fields):
                 return ["(", *joined([self.pieces(f) for f in fields]), ")"]
+            case TupleGetItem(tuple_value=Constant() as value, index=index):
+                return ["(", *self.pieces(value), f").{index}"]  # 1.0 would be a number
             case TupleGetItem(tuple_value=value, index=index):
                 return [*self.pieces(value), f".{index}"]
             case RefCreate(value=value):

@@ -76,7 +76,8 @@ def _short(parent: Expr, child: Expr) -> bool:
     """Whether `child`, used only by `parent`, is printed in its place although it stands inside a line."""
     if isinstance(child, TupleGetItem):
         return isinstance(child.tuple_value, Leaf) and not isinstance(parent, TupleGetItem)
-    return is_nullary(child)
+    # Not as a callee: `Nil()` reads as the constructor's own call.
+    return is_nullary(child) and not (isinstance(parent, Call) and parent.op is child)
 
 
 def place(root: Expr, outer: Block) -> Placement:

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from nimblevm.errors import NimbleError
-from nimblevm.relay import dims, types
-from nimblevm.relay.dims import DimExpr, DimOp, DimVar
+from nimblevm.relay import types
+from nimblevm.relay.dim_match import is_renamed, renamed
+from nimblevm.relay.dims import DimExpr, DimVar
 from nimblevm.relay.ir import (
     Call,
     Clause,
@@ -45,7 +46,7 @@ from nimblevm.relay.ir import (
 )
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.print_scope import is_nullary, is_unit
-from nimblevm.relay.text import dim_text, type_text
+from nimblevm.relay.text import dim_text, shape_text, type_text
 from nimblevm.relay.types import (
     FuncType,
     GlobalTypeVar,
@@ -59,7 +60,9 @@ from nimblevm.relay.types import (
 # A path is a linked list, so that it costs one cell a step: (path of the parent, label).
 Path = tuple[Any, str] | None
 Pair = tuple[str, Any, Any]
-_TEXT_LIMIT = 400
+_TEXT_LIMIT = 40_000
+# So many expressions over variables that occur nowhere else are matched together.
+_JOINT_DIMS = 32
 
 
 class StructuralMismatch(NimbleError, ValueError, AssertionError):
@@ -330,13 +333,19 @@ class _Comparison:
         self.deferred.append((a, b, path))
 
     def _deferred_dims(self) -> None:
-        """Compare expressions by substitution of partners; variables still without one are paired in order."""
+        """Compare expressions of dims: those of known variables by substitution, the others by search."""
+        unknown: list[tuple[DimExpr, DimExpr, Path]] = []
         for a, b, path in self.deferred:
-            for x, y in zip(dims.free_vars(a), dims.free_vars(b), strict=False):
-                if self.dims.paired(x, y) is None:
-                    self.dims.add(x, y)
-            if dims.substitute(a, self.dims.forward) is not b and not _same_opaque(a, b):
+            fits = is_renamed(a, b, self.dims.forward)
+            if fits is None:
+                unknown.append((a, b, path))
+            elif not fits:
                 raise _Different(f"dim {dim_text(a)} against {dim_text(b)}", path)
+        for start in range(0, len(unknown), _JOINT_DIMS):
+            left, right, paths = zip(*unknown[start : start + _JOINT_DIMS], strict=True)
+            renaming = renamed(left, right, self.dims.forward)
+            if renaming is None or not all(self.dims.add(x, y) for x, y in renaming.items()):
+                raise _Different(f"dims {shape_text(left)} against {shape_text(right)}", paths[0])
 
 
 def attrs_of(call: Call) -> Any:
@@ -350,11 +359,6 @@ def attrs_of(call: Call) -> Any:
     ):
         return None
     return call.op.attrs()
-
-
-def _same_opaque(a: DimExpr, b: DimExpr) -> bool:
-    """Whether both became fresh unknowns: an expression that is too large (dims.MAX_NODES) has no other identity."""
-    return not isinstance(a, DimOp) and not isinstance(b, DimOp)
 
 
 def _hole(type_: Type | None) -> Type:
@@ -432,7 +436,7 @@ def _path_text(path: Path) -> str:
 
 def _clip(value: Any) -> str:
     text = type_text(value) if isinstance(value, Type) else str(value)
-    return text if len(text) <= 100 * _TEXT_LIMIT else f"{text[: 100 * _TEXT_LIMIT]}\n..."
+    return text if len(text) <= _TEXT_LIMIT else f"{text[:_TEXT_LIMIT]}\n..."
 
 
 __all__ = ["Pattern", "StructuralMismatch", "assert_structural_equal", "structural_equal"]
