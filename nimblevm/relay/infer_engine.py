@@ -42,6 +42,7 @@ from nimblevm.relay.types import (
     FuncType,
     IncompleteType,
     RefType,
+    TensorType,
     TupleType,
     Type,
     TypeCall,
@@ -69,6 +70,9 @@ class Inference(FunctionInference):
         self.module = module
         self.type_args: dict[Call, tuple[Type, ...]] = {}
         self._globals: dict[GlobalVar, FuncType] = {}
+        # Lifted functions: (parameter, dim that is its value); and values that are known to be a dim.
+        self._dim_params: dict[Expr, tuple[tuple[int, DimVar], ...]] = {}
+        self._dim_values: dict[Expr, Dim] = {}
         self._context = InferContext(self.solver)
         self._waiting: dict[IncompleteType, list[tuple[Callable[[Any], Type | None], Expr]]] = {}
         self._ready: list[tuple[Callable[[Any], Type | None], Expr]] = []
@@ -98,6 +102,9 @@ class Inference(FunctionInference):
         """Make a global function known by its signature (holes where it has no annotation)."""
         self._set_global(var, self._open_function(function))
         self._announce[function] = lambda type_: self._set_global(var, type_)
+        dim_params = function.attrs.get("dim_params")
+        if dim_params:
+            self._dim_params[var] = tuple(dim_params)
 
     def define(self, var: GlobalVar, function: Function) -> None:
         """Infer a global function's body."""
@@ -106,6 +113,15 @@ class Inference(FunctionInference):
         assert isinstance(found, FuncType)
         self._set_global(var, found)
         self._function = ""
+
+    def conclude(self) -> None:
+        """After all functions: type arguments that nothing determined (length of Nil) are unit."""
+        solver = self.solver
+        for hole in solver.type_arg_holes:
+            left = solver.prune(hole)
+            if isinstance(left, IncompleteType) and solver.is_plain(left):
+                solver.bind(left, UNIT)
+        self._drain()
 
     def _set_global(self, var: GlobalVar, type_: FuncType) -> None:
         self._globals[var] = type_
@@ -285,11 +301,20 @@ class Inference(FunctionInference):
         context.enter(node, args)
         try:
             result = op.relation(context, args, node.attrs)
-            if op.name == "vm.match_type":
-                self.solver.add_rigid_of(result)
+            if op.name.startswith("vm."):
+                self._note_dims(node, op.name, args, result)
             return result
         except (ValueError, ArithmeticError) as fault:
             raise context.fail(str(fault)) from fault
+
+    def _note_dims(self, node: Call, name: str, args: tuple[Type, ...], result: Type) -> None:
+        """What the explicit operators of insert_checks and lambda_lift say about dims."""
+        if name == "vm.match_type":
+            self.solver.add_rigid_of(result)
+        elif name == "vm.dim_value":
+            self._dim_values[node] = node.attrs.dim
+        elif name == "vm.dim_of" and isinstance(args[0], TensorType):
+            self._dim_values[node] = args[0].shape[node.attrs.axis]
 
     def _leave_call(self, node: Call) -> None:
         self._finish(node, self._type_call)
@@ -319,6 +344,10 @@ class Inference(FunctionInference):
         else:
             mark, known = self._marks.get(op, _EVERYTHING), op in self._marks
         call = Instantiation(solver, callee, mark, node.type_args)
+        for index, dim_var in self._dim_params.get(op, ()):
+            if node.args[index] in self._dim_values:
+                call.dims[dim_var] = self._dim_values[node.args[index]]
+                call.source[dim_var] = index
         try:
             call.bind(args)
         except TypeMismatch as mismatch:
@@ -363,6 +392,8 @@ class Inference(FunctionInference):
         var = node.var
         found = self.types[node.value]
         annotation = var.type_annotation
+        if node.value in self._dim_values:
+            self._dim_values[var] = self._dim_values[node.value]
         if annotation is None:
             self.types[var] = found
             return

@@ -102,6 +102,8 @@ class FunctionInference:
     def _enter_body(self, node: Function, opened: FuncType) -> None:
         for type_ in opened.arg_types:
             self.solver.add_rigid_of(self.solver.resolve(type_))
+        for _, var in node.attrs.get("dim_params", ()):
+            self.solver.add_rigid(var)
         self._stack.append((self._leave_function, node))
         self._stack.append(node.body)
 

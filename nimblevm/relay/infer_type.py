@@ -86,6 +86,7 @@ def signature(var: GlobalVar, mod: IRModule) -> FuncType:
 
 
 def _rebuilt(engine: Inference) -> Rebuilder:
+    engine.conclude()
     rebuilder = Rebuilder(engine.types, engine.type_args, engine.solver.resolve)
     for node in engine.order:
         if isinstance(node, Function):

@@ -182,8 +182,8 @@ class Instantiation:
         """
         for index, var in enumerate(self._signature.type_params):
             if self.types[var] is None:
-                given = self._given[index] if index < len(self._given) else self._solver.hole()
-                self.types[var] = given
+                given = index < len(self._given)
+                self.types[var] = self._given[index] if given else self._solver.type_arg_hole()
         return tuple(t for t in self.types.values() if t is not None)
 
     def expand(self, type_: Type) -> Type:

@@ -17,6 +17,7 @@ from nimblevm.relay.dims import Dim, DimExpr, DimVar
 
 # What occurs anywhere in a type; computed once, so that traversals can skip whole subtrees.
 HAS_HOLE, HAS_DIM, HAS_TYPE_VAR = 1, 2, 4
+MAX_WRITTEN_OUT = 1_000_000
 
 
 class Type:
@@ -255,11 +256,16 @@ def transform_each(root: Type, leaf: Callable[[Type], Type], mask: int | None = 
     """As `transform`, but `leaf` is called for every occurrence: for leaves that become fresh
     unknowns.
 
-    mask None visits all leaves. Cost: the size of the type written out as a tree.
+    mask None visits all leaves. Cost: the size of the type written out as a tree; ValueError if that
+    passes MAX_WRITTEN_OUT, as ((x, x), (x, x)) soon does.
     """
     out: list[Type] = []
     stack: list[tuple[Type, bool]] = [(root, False)]
+    steps = 0
     while stack:
+        steps += 1
+        if steps > MAX_WRITTEN_OUT:
+            raise ValueError(f"the type has more than {MAX_WRITTEN_OUT} parts")
         current, ready = stack.pop()
         components = parts(current)
         if ready:

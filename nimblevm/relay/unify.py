@@ -25,6 +25,7 @@ from nimblevm.relay.text import dim_text, type_text
 from nimblevm.relay.types import (
     HAS_DIM,
     HAS_HOLE,
+    MAX_WRITTEN_OUT,
     FuncType,
     GlobalTypeVar,
     IncompleteType,
@@ -73,6 +74,7 @@ class Solver:
     rigid   dims that are one number wherever the current code can run -> position of their
     introduction
     fresh   unknowns made since the caller last cleared the list
+    type_arg_holes  type arguments that the arguments of a call left open
     bottom  results of functions whose recursion has no type yet; used_bottom: those asked for
     on_bind called with each hole that is bound
     """
@@ -85,6 +87,7 @@ class Solver:
         self._kinds: dict[IncompleteType, HoleKind] = {}
         self._instances: dict[IncompleteType, list[IncompleteType]] = {}
         self._master: dict[IncompleteType, IncompleteType] = {}
+        self.type_arg_holes: list[IncompleteType] = []
         self._settled: set[Type] = set()
         self.bottom: set[Type] = set()
         self.used_bottom: set[Type] = set()
@@ -134,6 +137,16 @@ class Solver:
         if kind is not HoleKind.PLAIN:
             self._kinds[made] = kind
         return made
+
+    def type_arg_hole(self) -> IncompleteType:
+        """A hole for a type argument; if nothing ever determines it, any type will do."""
+        made = self.hole()
+        self.type_arg_holes.append(made)
+        return made
+
+    def is_plain(self, hole: IncompleteType) -> bool:
+        """Whether a hole is of kind PLAIN."""
+        return hole not in self._kinds
 
     def instance(self, type_: Type) -> Type:
         """The result type of one call of a function whose result may not be inferred yet."""
@@ -212,7 +225,10 @@ class Solver:
                 found.dtype,
             )
 
-        return transform_each(type_, leaf, None if static else HAS_DIM)
+        try:
+            return transform_each(type_, leaf, None if static else HAS_DIM)
+        except ValueError as fault:
+            raise TypeMismatch(str(fault)) from None
 
     def extract(self, type_: Type) -> Type:
         """The type of a value that comes out of a container: anonymous dims claim nothing.
@@ -227,6 +243,8 @@ class Solver:
         stack: list[tuple[Type, bool]] = [(type_, False)]
         while stack:
             current, ready = stack.pop()
+            if len(out) > MAX_WRITTEN_OUT:
+                raise TypeMismatch(f"the type has more than {MAX_WRITTEN_OUT} parts")
             if ready:
                 count = len(parts(current))
                 fields = out[len(out) - count :]

@@ -639,3 +639,40 @@ def test_deep_types_are_no_limit() -> None:
     fn = Function((c, x), nested)
     mod = infer_type(IRModule({GlobalVar("main"): fn}))
     assert isinstance(mod.function("main").ret_type, TupleType)
+
+
+# --- what passes write ------------------------------------------------------------------------------
+
+
+def test_match_type_makes_a_fact() -> None:
+    text = """def @main(%x: Tensor[(?n, 4), float32], %y: Tensor[(?, 4), float32]) {
+  let %z = vm.match_type(%y, type=Tensor[(?n, 4), float32]);
+  add(%x, %z)
+}"""
+    assert text_of(text) == "Tensor[(?n, 4), float32]"
+
+
+def test_call_of_a_fused_group_keeps_every_dim() -> None:
+    x = Var("x", TensorType((DimVar(), dims.add(N, 1))))
+    n = Var("n", TensorType((N,)))
+    p = Var("p", x.type_annotation)
+    group = Function((p,), Call(get("tanh"), (p,)), attrs={"Primitive": 1})
+    main = Function((x, n), Call(group, (x,)))
+    done = infer_type(IRModule({GlobalVar("main"): main})).function("main")
+    assert done.ret_type is x.type_annotation
+
+
+def test_lifted_function_knows_dims_by_its_parameters() -> None:
+    scalar = scalar_type("int64")
+    k, y = Var("k", scalar), Var("y", TensorType((dims.add(N, 1),)))
+    lifted = GlobalVar("lifted")
+    lifted_fn = Function((k, y), y, y.type_annotation, attrs={"dim_params": ((0, N),)})
+    dim_value = get("vm.dim_value")
+    x = Var("x", TensorType((M,)))
+    z = Var("z", TensorType((dims.add(M, 1),)))
+    d = Var("d")
+    assert dim_value.attrs is not None
+    call = Call(lifted, (d, z))
+    main = Function((x, z), Let(d, Call(dim_value, (), dim_value.attrs(M)), call))
+    done = infer_type(IRModule({GlobalVar("main"): main, lifted: lifted_fn}))
+    assert done.function("main").ret_type is TensorType((dims.add(M, 1),))
