@@ -154,7 +154,7 @@ static nvm_status add_tensor(nvm_heap *heap, nvm_result *result, nvm_tensor *ten
   out->dl_device_type = (int32_t)heap->pools[0].device->vtable->dl_device_type;
   out->data = tensor->data;
   out->storage = tensor->storage;
-  memcpy(result->dims + result->n_dims, tensor->dims, tensor->rank * sizeof(int64_t));
+  for (uint32_t i = 0; i < tensor->rank; i++) result->dims[result->n_dims + i] = tensor->dims[i];
   result->n_dims += tensor->rank;
   result->count++;
   if (copy) nvm_release(heap, &copy->header);
