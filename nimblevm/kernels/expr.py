@@ -1,7 +1,9 @@
-"""Builds loop-IR values: interned (equal expressions are one object), folded, with the loop variables they depend on.
+"""Builds loop-IR values: interned (equal expressions are one object), folded, with the loop
+variables they depend on.
 
-Interning is what keeps a fused DAG linear: an operand used a thousand times is one node. Only int64 arithmetic is folded,
-which is what index expressions are made of; arithmetic on data is left as the program wrote it.
+Interning is what keeps a fused DAG linear: an operand used a thousand times is one node. Only
+int64 arithmetic is folded, which is what index expressions are made of; arithmetic on data is left
+as the program wrote it.
 """
 
 from __future__ import annotations

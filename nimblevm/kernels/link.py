@@ -1,7 +1,8 @@
-"""Object code -> one freestanding ELF shared object: no libraries, no undefined symbols, relative relocations only.
+"""Object code -> one freestanding ELF shared object: no libraries, no undefined symbols, relative
+relocations only.
 
-Tries ld, ld.lld, cc and the ziglang package's linker, in this order, and keeps to the first that works. Equal objects and linker
-give equal bytes: no build id, no times, no paths.
+Tries ld, ld.lld, cc and the ziglang package's linker, in this order, and keeps to the first that
+works. Equal objects and linker give equal bytes: no build id, no times, no paths.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from functools import lru_cache
 from pathlib import Path
 
 _OPTIONS = (
-    "-shared", "--no-undefined", "--build-id=none", "--hash-style=gnu", "-s", "-Bsymbolic", "-z", "now", "-z", "relro",
+    "-shared", "--no-undefined", "--build-id=none", "--hash-style=gnu", "-s", "-Bsymbolic", "-z",
+    "now", "-z", "relro",
     "-z", "noexecstack", "-z", "text",
 )  # fmt: skip
 _EMULATION = {"x86_64": "elf_x86_64", "aarch64": "aarch64linux"}
@@ -56,7 +58,8 @@ def _run(command: Sequence[str], objects: Sequence[bytes]) -> bytes | None:
         try:
             done = subprocess.run(
                 [*command, "-o", "out.so", *names],
-                cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False,
+                cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS,
+                check=False,
             )  # fmt: skip
         except (OSError, subprocess.SubprocessError):
             return None
@@ -112,7 +115,8 @@ def undefined_symbols(elf: bytes) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-# What LLVM may call even where functions are marked no-builtins: it lowers its own memory intrinsics to these.
+# What LLVM may call even where functions are marked no-builtins: it lowers its own memory
+# intrinsics to these.
 SUPPORT = """
 define hidden ptr @memset(ptr returned %d, i32 %c, i64 %n) #0 {
 entry:

@@ -1,11 +1,14 @@
-"""Loop IR -> machine code. The only importer of llvmlite; without it, or without a linker, programs are IR only.
+"""Loop IR -> machine code. The only importer of llvmlite; without it, or without a linker,
+programs are IR only.
 
     code = build(kernels, "native")      # NativeCode or None
-    code.elf                             # a freestanding shared object that exports nvm_kernel_table
-    code.functions[i]                    # index of kernels[i] in the table, or -1 if it has no generated code
+    code.elf                             # a freestanding shared object that exports
+    nvm_kernel_table code.functions[i]                    # index of kernels[i] in the table, or -1
+    if it has no generated code
 
-Targets: "native" or "llvm" (this machine), "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64" (also for other machines), "none".
-`target` names what the code needs: "x86_64:+avx2,+fma,...", LLVM's feature names.
+Targets: "native" or "llvm" (this machine), "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4",
+"aarch64" (also for other machines), "none". `target` names what the code needs:
+"x86_64:+avx2,+fma,...", LLVM's feature names.
 """
 
 from __future__ import annotations
@@ -45,7 +48,10 @@ _TRIPLES = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-li
 
 @dataclass(frozen=True, slots=True)
 class TargetInfo:
-    """arch: "x86_64" or "aarch64". features: LLVM names, sorted. tune: CPU to schedule for, "" for none in particular."""
+    """What code is made for.
+
+    arch: "x86_64" or "aarch64". features: LLVM names, sorted. tune: CPU to schedule for, or "".
+    """
 
     arch: str
     features: tuple[str, ...]
@@ -59,7 +65,10 @@ class TargetInfo:
 
 @dataclass(frozen=True, slots=True)
 class NativeCode:
-    """One native section. functions: per kernel its index in the table or -1; producer: versions, for the file's header."""
+    """One native section.
+
+    functions: per kernel its index in the table, or -1. producer: versions, for the file's header.
+    """
 
     target: str
     elf: bytes
@@ -99,16 +108,18 @@ def _host() -> TargetInfo | None:
 def build(kernels: Sequence[Kernel], target: str = "native") -> NativeCode | None:
     """Compile kernels into one native section.
 
-    None if the target is "none", if no kernel has generated code, or, with a NimbleWarning, if llvmlite or a linker is
-    missing. Equal kernels, target, llvmlite and linker give equal bytes.
+    None if the target is "none", if no kernel has generated code, or, with a NimbleWarning, if
+    llvmlite or a linker is missing. Equal kernels, target, llvmlite and linker give equal bytes.
     """
     if target in ("none", "ir") or not kernels:
         return None
     if not HAVE_LLVM:
-        return _ir_only("llvmlite is not installed (pip install nimblevm[compiler])")
+        _ir_only("llvmlite is not installed (pip install nimblevm[compiler])")
+        return None
     info = parse_target(target)
     if info is None:
-        return _ir_only("this machine's architecture has no code generator")
+        _ir_only("this machine's architecture has no code generator")
+        return None
     text, functions = module_text(kernels, info)
     count = sum(index >= 0 for index in functions)
     if count == 0:
@@ -118,7 +129,8 @@ def build(kernels: Sequence[Kernel], target: str = "native") -> NativeCode | Non
         objects.append(compile_text(_support_text(info), info))
     linked = link.link(objects, info.arch)
     if linked is None:
-        return _ir_only("no linker works (tried ld, ld.lld, cc and the ziglang package)")
+        _ir_only("no linker works (tried ld, ld.lld, cc and the ziglang package)")
+        return None
     elf, linker = linked
     version = ".".join(map(str, binding.llvm_version_info))
     producer = {

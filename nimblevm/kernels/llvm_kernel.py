@@ -1,7 +1,9 @@
-"""One kernel of loop IR as LLVM text: an outer function of the kernel ABI, and an inner one that gets buffers as arguments.
+"""One kernel of loop IR as LLVM text: an outer function of the kernel ABI, and an inner one that
+gets buffers as arguments.
 
-The inner function's buffers are `noalias`, but for pairs that the kernel allows to share storage; the loops over such
-buffers carry access groups that say that their turns are independent, so that both cases vectorise.
+The inner function's buffers are `noalias`, but for pairs that the kernel allows to share storage;
+the loops over such buffers carry access groups that say that their turns are independent, so that
+both cases vectorise.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Scalar operations of the loop IR as LLVM instructions (text).
 
-Values live in registers as: bool i1, integers iN, float16 as `float` that holds a half's value, float32 `float`, float64
-`double`. A float16 operation is a float operation whose result is rounded by inline integer code, so no library is called.
+Values live in registers as: bool i1, integers iN, float16 as `float` that holds a half's value,
+float32 `float`, float64 `double`. A float16 operation is a float operation whose result is rounded
+by inline integer code, so no library is called.
 """
 
 from __future__ import annotations
@@ -80,9 +81,11 @@ class Lines:
 
 
 class Helpers:
-    """What a module needs beside its kernels: intrinsic declarations and internal functions, each once.
+    """What a module needs beside its kernels: intrinsic declarations and internal functions, each
+    once.
 
-    rounds: the CPU has instructions for floor, ceil and trunc; without them LLVM would call the C library.
+    rounds: the CPU has instructions for floor, ceil and trunc; without them LLVM would call the C
+    library.
     """
 
     def __init__(self, rounds: bool = True) -> None:
@@ -117,8 +120,8 @@ _TYPE = {"f32": "float", "f64": "double", "i32": "i32", "i64": "i64", "b": "i1"}
 _PLAIN = {
     ("add", "f"): "fadd", ("sub", "f"): "fsub", ("mul", "f"): "fmul", ("div", "f"): "fdiv",
     ("add", "i"): "add", ("sub", "i"): "sub", ("mul", "i"): "mul",
-    ("and", "i"): "and", ("or", "i"): "or", ("xor", "i"): "xor", ("and", "b"): "and", ("or", "b"): "or",
-    ("xor", "b"): "xor", ("shl", "i"): "shl", ("lshr", "i"): "lshr", ("ashr", "i"): "ashr",
+    ("and", "i"): "and", ("or", "i"): "or", ("xor", "i"): "xor", ("and", "b"): "and", ("or", "b"):
+    "or", ("xor", "b"): "xor", ("shl", "i"): "shl", ("lshr", "i"): "lshr", ("ashr", "i"): "ashr",
 }  # fmt: skip
 _LESS = {"lt": ("olt", "slt"), "le": ("ole", "sle"), "eq": ("oeq", "eq")}
 
@@ -149,7 +152,7 @@ def _math_op(lines: Lines, op: MathOp, ops: tuple[MathOp, ...], registers: list[
             return literal(op.value, type_)
         case "sqrt":
             return lines.call(
-                type_, f"llvm.sqrt.f{types[0] == 'double' and 64 or 32}", (type_, args[0])
+                type_, f"llvm.sqrt.f{64 if types[0] == 'double' else 32}", (type_, args[0])
             )
         case "not":
             return lines.do(f"xor i1 {args[0]}, true")
@@ -290,12 +293,13 @@ def _float_unary(b: Lines, op: str, x: str, dtype: str) -> str:
             moved = b.do(f"fadd {type_} {x}, {intrinsic('copysign', literal(half, type_), x)}")
             return whole(b, "trunc", moved, type_)
         case "sign":
-            positive = b.do(f"fcmp ogt {type_} {x}, {literal(0.0, type_)}")
-            negative = b.do(f"fcmp olt {type_} {x}, {literal(0.0, type_)}")
-            found = b.do(
-                f"select i1 {positive}, {type_} {literal(1.0, type_)}, {type_} {literal(0.0, type_)}"
-            )
-            return b.do(f"select i1 {negative}, {type_} {literal(-1.0, type_)}, {type_} {found}")
+            zero = literal(0.0, type_)
+            positive = b.do(f"fcmp ogt {type_} {x}, {zero}")
+            negative = b.do(f"fcmp olt {type_} {x}, {zero}")
+            nan = b.do(f"fcmp uno {type_} {x}, {x}")
+            found = b.do(f"select i1 {nan}, {type_} {x}, {type_} {zero}")
+            found = b.do(f"select i1 {negative}, {type_} {literal(-1.0, type_)}, {type_} {found}")
+            return b.do(f"select i1 {positive}, {type_} {literal(1.0, type_)}, {type_} {found}")
         case "isnan":
             return b.do(f"fcmp uno {type_} {x}, {x}")
         case "isinf":
@@ -328,7 +332,10 @@ def whole(b: Lines, op: str, x: str, type_: str) -> str:
 
 
 def binary(b: Lines, op: str, x: str, y: str, dtype: str, contract: bool = False) -> str:
-    """An operation that can't fail; integer divisions have had their divisor checked. contract: may fuse into an add."""
+    """An operation that can't fail; integer divisions have had their divisor checked.
+
+    contract: a float product may be fused into the addition that uses it.
+    """
     row = dtypes.dtype(dtype)
     type_ = REGISTER[dtype]
     if row.is_float:
@@ -542,6 +549,7 @@ pack:
 
 
 __all__ = [
-    "MEMORY", "REGISTER", "Helpers", "Lines", "binary", "cast", "compare", "float_to_half", "half_to_float", "literal",
+    "MEMORY", "REGISTER", "Helpers", "Lines", "binary", "cast", "compare", "float_to_half",
+    "half_to_float", "literal",
     "rounded", "unary", "whole",
 ]  # fmt: skip

@@ -1,25 +1,34 @@
 """Fused Relay function -> loop IR kernel.
 
-    fn (%x: Tensor[(?n, 300)], %w: Tensor[(512, 300)], %b: Tensor[(512)], Primitive=1) { tanh(nn.dense(%x, %w) + %b) }
+    fn (%x: Tensor[(?n, 300)], %w: Tensor[(512, 300)], %b: Tensor[(512)], Primitive=1) {
+      tanh(nn.dense(%x, %w) + %b)
+    }
 
-becomes one kernel: buffers x, w, b, out; in-dim n; for i < n: for j < 512: acc = 0; for k < 300: acc += x[i,k] * w[j,k];
-out[i,j] = tanh(acc + b[j]). Every distinct dim expression of the function's types that the body or a signature needs is an
+becomes one kernel: buffers x, w, b, out; in-dim n;
+
+    for i < n: for j < 512: { acc = 0; for k < 300: acc += x[i,k] * w[j,k]; out[i,j] = tanh(acc + b[j]) }
+
+Every distinct dim expression of the function's types that the body or a signature needs is an
 in-dim: the caller computes it, so index expressions stay short.
 
-Outputs of one shape share a nest of loops. A concatenate that reaches an output through elementwise operators gives one nest
-a part. Values that loops would compute again and again are stored in scratch buffers (see tensor_expr.py).
+Outputs of one shape share a nest of loops. A concatenate that reaches an output through
+elementwise operators gives one nest a part. Values that loops would compute again and again are
+stored in scratch buffers (see tensor_expr.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from nimblevm import dtypes
 from nimblevm.errors import CompileError
 from nimblevm.kernels import compute  # noqa: F401  fills the table of computes
+from nimblevm.kernels.c_kernels import BY_VARIANT
+from nimblevm.kernels.compute.common import reduced_axes
 from nimblevm.kernels.loop_ir import (
     Axis,
     Binary,
@@ -55,6 +64,7 @@ from nimblevm.relay.ir import (
     TupleGetItem,
     Var,
 )
+from nimblevm.relay.op.common import product
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import TensorType, TupleType, Type
 
@@ -69,16 +79,32 @@ class IntParam:
 InDim = DimExpr | IntParam
 
 
+@dataclass(frozen=True, slots=True)
+class CCall:
+    """A C kernel that computes the same (kernels/c_kernels.py).
+
+    name            its variant, as the file's kernel table and the registry name it
+    dims, attrs     what to pass: dims of the function, and constants for the kernel table entry
+    shapes          the shapes in which the operands (flat parameters, then outputs) are to be
+    viewed
+    """
+
+    name: str
+    dims: tuple[Dim, ...]
+    attrs: tuple[int, ...]
+    shapes: tuple[tuple[Dim, ...], ...]
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class LoweredKernel:
     """A kernel and what its caller has to pass.
 
-    kernel         the loop IR; its buffers are the flat parameters (int_params excepted), the outputs, the scratch buffers
-    in_dims        what each in-dim is, in the function's own DimVars
+    kernel         the loop IR; its buffers are the flat parameters (int_params excepted), the
+    outputs, the scratch buffers in_dims        what each in-dim is, in the function's own DimVars
     param_types    the flat parameters that are buffers, in order
     out_types      the flat outputs
     scratch_types  sizes and dtypes of the scratch buffers to allocate
-    c_kernels      names of C kernels that compute the same, best first
+    c_kernels      C kernels that compute the same, best first
     may_fail       it can report a fault
     """
 
@@ -87,7 +113,7 @@ class LoweredKernel:
     param_types: tuple[TensorType, ...]
     out_types: tuple[TensorType, ...]
     scratch_types: tuple[TensorType, ...]
-    c_kernels: tuple[str, ...]
+    c_kernels: tuple[CCall, ...]
     may_fail: bool
 
     @property
@@ -118,8 +144,9 @@ def lower_primitive(
 ) -> LoweredKernel:
     """Lower a fused function (types inferred).
 
-    int_params: positions among the flat parameters of rank-0 integers that are passed as in-dims instead of buffers.
-    Raises CompileError, with the place, for what has no lowering (ask `has_compute` first).
+    int_params: positions among the flat parameters of rank-0 integers that are passed as in-dims
+    instead of buffers. Raises CompileError, with the place, for what has no lowering (ask
+    `has_compute` first).
     """
     return _Lowering(fn, name, int_params).run()
 
@@ -227,7 +254,7 @@ class _Lowering:
 
     def _literal(self, expr: Constant) -> TensorExpr:
         data = expr.data
-        if data.size == 0 or (data != data.flat[0]).any() and not _same_bits(data):
+        if data.size == 0 or not (bool((data == data.flat[0]).all()) or _all_nan(data)):
             raise self._refuse(
                 expr, "a constant with several values must be a parameter of the fused function"
             )
@@ -348,7 +375,7 @@ class _Lowering:
             tuple(self.param_types),
             out_types,
             scratch,
-            tuple(em.c_kernels),
+            c_calls(self.fn),
             may_fail(kernel),
         )
 
@@ -379,8 +406,8 @@ def _constant(value: Value) -> Steps:
     yield
 
 
-def _same_bits(data: np.ndarray) -> bool:
-    """All elements NaN: equal for our purpose though not `==`."""
+def _all_nan(data: np.ndarray[Any, Any]) -> bool:
+    """All elements NaN: one value, though not `==`."""
     return bool((data != data).all())
 
 
@@ -508,6 +535,34 @@ def _aliases(
     return tuple(found)
 
 
+def c_calls(fn: Function) -> tuple[CCall, ...]:
+    """The C kernels for a fused function that is one operator on its own parameters."""
+    call = fn.body
+    if not (isinstance(call, Call) and isinstance(call.op, Op) and call.args == fn.params):
+        return ()
+    if call.op.name not in ("argmax", "argmin"):
+        return ()
+    data = fn.params[0].checked_type
+    if not isinstance(data, TensorType) or f"{call.op.name}_{data.dtype}" not in BY_VARIANT:
+        return ()
+    if call.attrs.select_last_index and dtypes.dtype(data.dtype).is_float:
+        return ()  # The C kernel takes the first NaN, the operator then takes the last.
+    axes = reduced_axes(call.attrs, len(data.shape))
+    first, end = (axes[0], axes[-1] + 1) if axes else (0, 0)
+    if axes != tuple(range(first, end)):
+        return ()
+    outer, inner = product(data.shape[:first]), product(data.shape[end:])
+    axis = product(data.shape[first:end])
+    return (
+        CCall(
+            f"{call.op.name}_{data.dtype}",
+            (outer, axis, inner),
+            (int(call.attrs.select_last_index),),
+            ((outer, axis, inner), (outer, inner)),
+        ),
+    )
+
+
 def may_fail(kernel: Kernel) -> bool:
     """Whether a kernel can report a fault: a checked index, or an integer division by what may be zero."""
     seen: set[Value] = set()
@@ -538,6 +593,7 @@ def nonzero(value: Value) -> bool:
 
 
 __all__ = [
+    "CCall",
     "InDim",
     "IntParam",
     "LoweredKernel",

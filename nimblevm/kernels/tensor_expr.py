@@ -1,15 +1,17 @@
 """Tensors as functions of an index, and the emitter that turns them into loops.
 
-A TensorExpr says how one element is computed. Its `at` is a generator: it yields (tensor, index) where it needs an element
-of another tensor and gets that value back, so a chain of any length is evaluated by one flat loop (`Emitter.evaluate`).
+A TensorExpr says how one element is computed. Its `at` is a generator: it yields (tensor, index)
+where it needs an element of another tensor and gets that value back, so a chain of any length is
+evaluated by one flat loop (`Emitter.evaluate`).
 
     def at(index):
         x = yield data, index
         return em.b.unary("exp", x)
 
-Elementwise and injective tensors become plain values. A tensor that needs statements (a reduction's loop, the branches of
-concatenate) emits them at the outermost loop that its index allows, and its value is a Local. `costly` tensors are never
-computed twice for one index: where the loops around would repeat them they are computed once into a scratch buffer.
+Elementwise and injective tensors become plain values. A tensor that needs statements (a
+reduction's loop, the branches of concatenate) emits them at the outermost loop that its index
+allows, and its value is a Local. `costly` tensors are never computed twice for one index: where
+the loops around would repeat them they are computed once into a scratch buffer.
 """
 
 from __future__ import annotations
@@ -96,7 +98,6 @@ class Emitter:
         self.in_dims: dict[object, int] = {}
         self.scratch: list[TensorExpr] = []
         self.first_scratch = 0
-        self.c_kernels: list[str] = []
         self.chosen: dict[TensorExpr, tuple[int, Index, Index]] = {}
         self._broadcast: dict[Value, tuple[Value, Dim]] = {}
         self._journal: list[tuple[dict[Index, Value], Index]] = []
@@ -410,6 +411,7 @@ def has_compute(op: str, dtype: str | None = None) -> bool:
 
 
 __all__ = [
-    "INDEX", "At", "Compute", "Emitter", "Index", "Steps", "TensorExpr", "Tensors", "elementwise", "find_compute",
+    "INDEX", "At", "Compute", "Emitter", "Index", "Steps", "TensorExpr", "Tensors", "elementwise",
+    "find_compute",
     "has_compute", "moved", "register_compute", "several", "single",
 ]  # fmt: skip

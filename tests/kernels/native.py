@@ -15,8 +15,9 @@ from nimblevm.errors import status_row
 from nimblevm.kernels.llvm import NativeCode
 from nimblevm.kernels.loop_ir import Binary, Const, DimRef, Value
 from nimblevm.kernels.lower import IntParam, LoweredKernel
-from nimblevm.relay import dims, infer_type
+from nimblevm.relay import dims
 from nimblevm.relay.dims import DimExpr, DimVar
+from nimblevm.relay.infer_type import infer_expr
 from nimblevm.relay.ir import Call, Function, Tuple, Var
 from nimblevm.relay.op import get
 from nimblevm.relay.types import TensorType, TupleType, Type
@@ -145,7 +146,8 @@ class Program:
             assert error is not None
             raise error(f"status {status}")
         for raw in whole:
-            assert (raw[:guard] == 0xA5).all() and (raw[-guard:] == 0xA5).all(), "written outside"
+            assert (raw[:guard] == 0xA5).all(), "written before an output"
+            assert (raw[-guard:] == 0xA5).all(), "written behind an output"
         return [b for b, k in zip(buffers, kernel.buffers, strict=True) if k.role == "out"]
 
 
@@ -172,7 +174,7 @@ def primitive(
     named: dict[int, DimVar] = {}
     params = tuple(Var(f"x{i}", type_of(v, symbolic, env, named)) for i, v in enumerate(inputs))
     function = Function(params, Call(get(op), params, attrs), attrs={"Primitive": 1})
-    found = infer_type.infer_expr(function)
+    found = infer_expr(function)
     assert isinstance(found, Function)
     return found, env
 

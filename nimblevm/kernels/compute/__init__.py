@@ -29,7 +29,9 @@ from nimblevm.kernels.compute import (
 )
 
 __all__ = [
-    "arange", "batch_matmul", "bias_add", "binary", "broadcast_to", "cast", "clip", "compare", "concatenate", "dense",
-    "expand_dims", "full", "layer_norm", "reduce", "reshape", "shape_of", "softmax", "split", "squeeze", "stack",
+    "arange", "batch_matmul", "bias_add", "binary", "broadcast_to", "cast", "clip", "compare",
+    "concatenate", "dense",
+    "expand_dims", "full", "layer_norm", "reduce", "reshape", "shape_of", "softmax", "split",
+    "squeeze", "stack",
     "strided_slice", "take", "transpose", "unary", "where",
 ]  # fmt: skip

@@ -47,6 +47,14 @@ def known(first: Dim, second: Dim) -> Dim:
     return first if isinstance(first, int) else second
 
 
+def reduced_axes(attrs: Any, rank: int) -> tuple[int, ...]:
+    """The axes that a reduction's attributes name, increasing."""
+    if not attrs.axis:
+        return tuple(range(rank))
+    named = {a % rank for a in attrs.axis}
+    return tuple(a for a in range(rank) if (a in named) != attrs.exclude)
+
+
 def least(dtype: str) -> float | int:
     """The least value of a dtype (-inf for floats)."""
     row = dtypes.dtype(dtype)
@@ -92,5 +100,6 @@ def unflattened(em: Emitter, shape: Sequence[Dim], position: Value) -> Index:
 
 
 __all__ = [
-    "axis_of", "flat_position", "greatest", "known", "least", "tensor_type", "unflattened", "wide", "widened",
+    "axis_of", "flat_position", "greatest", "known", "least", "reduced_axes", "tensor_type",
+    "unflattened", "wide", "widened",
 ]  # fmt: skip

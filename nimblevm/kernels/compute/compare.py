@@ -17,7 +17,8 @@ from nimblevm.kernels.tensor_expr import (
 )
 
 COMPARISONS = {
-    "equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
+    "equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt",
+    "greater_equal": "ge",
 }  # fmt: skip
 LOGIC = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor"}
 

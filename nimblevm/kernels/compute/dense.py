@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nimblevm.kernels.compute.common import known, tensor_type, wide
+from nimblevm.kernels.loop_ir import Value
 from nimblevm.kernels.tensor_expr import (
     Emitter,
     Index,
@@ -37,7 +38,7 @@ def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tens
     return TensorExpr(out.shape, dtype, at, 1 << 20, costly=True)
 
 
-def product(em: Emitter, x: Any, y: Any, dtype: str) -> Any:
+def product(em: Emitter, x: Value, y: Value, dtype: str) -> Value:
     """x * y, both rounded to the result's dtype first, in the dtype that accumulates."""
     b = em.b
     return b.mul(b.cast(b.cast(x, dtype), wide(dtype)), b.cast(b.cast(y, dtype), wide(dtype)))

@@ -10,6 +10,7 @@ from nimblevm.kernels.compute.common import (
     flat_position,
     greatest,
     least,
+    reduced_axes,
     tensor_type,
     wide,
 )
@@ -43,9 +44,7 @@ class Reduced:
 
     def __init__(self, em: Emitter, data: TensorExpr, attrs: Any) -> None:
         rank = data.rank
-        named = {a % rank for a in attrs.axis} if attrs.axis else set(range(rank))
-        exclude = attrs.exclude and bool(attrs.axis)
-        self.axes = tuple(a for a in range(rank) if (a in named) != exclude)
+        self.axes = reduced_axes(attrs, rank)
         self.extents: tuple[Dim, ...] = tuple(data.shape[a] for a in self.axes)
         self._rank = rank
         self._keepdims = attrs.keepdims

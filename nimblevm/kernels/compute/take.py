@@ -39,7 +39,8 @@ def position(em: Emitter, index: Value, size: Value, mode: str, operand: int) ->
 
 def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tensors:
     data, indices = (single(arg) for arg in args)
-    # The operand that a fault names; computed indices have none of their own, so it is then the data's.
+    # The operand that a fault names; computed indices have none of their own, so it is then the
+    # data's.
     operand = next((x.storage for x in (indices, data) if x.storage is not None), 0)
     flat = attrs.axis is None
     axis = 0 if flat else axis_of(attrs.axis, data.rank)

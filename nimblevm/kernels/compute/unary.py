@@ -35,11 +35,20 @@ def _absolute(b: Builder, x: Value) -> Value:
     return b.unary("abs", x) if row.is_float or row.is_signed else x
 
 
+def _sign(b: Builder, x: Value) -> Value:
+    """NaN gives 0, which the loop IR's sign does not promise."""
+    if not dtypes.dtype(x.dtype).is_float:
+        return b.unary("sign", x)
+    zero, one, minus = (b.const(value, x.dtype) for value in (0, 1, -1))
+    below = b.select(b.compare("lt", x, zero), minus, zero)
+    return b.select(b.compare("gt", x, zero), one, below)
+
+
 # name -> function, cost of one element in simple operations
 TABLE: dict[str, tuple[Function, int]] = {
     "negative": (_plain("neg"), 1),
     "abs": (_absolute, 1),
-    "sign": (_plain("sign"), 2),
+    "sign": (_sign, 2),
     "floor": (_whole("floor"), 1),
     "ceil": (_whole("ceil"), 1),
     "round": (_whole("round"), 4),

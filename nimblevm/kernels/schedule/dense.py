@@ -1,12 +1,13 @@
-"""Matrix products: several outputs in one loop over the depth ("unroll and jam"), so that each loaded row serves them all.
+"""Matrix products: several outputs in one loop over the depth ("unroll and jam"), so that each
+loaded row serves them all.
 
 before:  for j < N: { acc = 0; for k < K: acc += x[i,k] * w[j,k]; out[i,j] = f(acc) }
-after:   for q < N / 4: { a0 = a1 = a2 = a3 = 0; for k < K: { a0 += x[i,k] * w[4q,k]; a1 += ... }; out[i,4q] = f(a0) ... }
+after:   for q < N / 4: { a0 = .. = a3 = 0; for k < K: { a0 += x[i,k] * w[4q,k]; .. }; out[i,4q] = f(a0) .. }
          for r < N mod 4: the same for the columns that are left
 
-The loop over k is then vectorised by LLVM with one vector of partial sums an output. Where the loop around it (rows i) has
-nothing else in its body, 2 or 4 rows are taken together too. Operands that are contiguous along j, not k, get a wider tile
-whose columns become the lanes.
+The loop over k is then vectorised by LLVM with one vector of partial sums an output. Where the
+loop around it (rows i) has nothing else in its body, 2 or 4 rows are taken together too. Operands
+that are contiguous along j, not k, get a wider tile whose columns become the lanes.
 """
 
 from __future__ import annotations
