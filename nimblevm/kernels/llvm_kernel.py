@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from nimblevm import dtypes
 from nimblevm.errors import STATUSES, DivisionByZero, IndexOutOfRange
 from nimblevm.kernels import llvm_ops as ops
+from nimblevm.kernels.facts import divides, nonzero
 from nimblevm.kernels.llvm_ops import MEMORY, REGISTER, Helpers, Lines
 from nimblevm.kernels.loop_ir import (
     Accumulate,
@@ -36,7 +37,6 @@ from nimblevm.kernels.loop_ir import (
     Unary,
     Value,
 )
-from nimblevm.kernels.lower import divides, nonzero
 from nimblevm.kernels.rewrite import all_statements, parts
 
 _CODE = {row.exception: row.number for row in STATUSES}

@@ -24,17 +24,13 @@ from typing import Any
 
 import numpy as np
 
-from nimblevm import dtypes
 from nimblevm.errors import CompileError
 from nimblevm.kernels import compute  # noqa: F401  fills the table of computes
-from nimblevm.kernels.c_kernels import BY_VARIANT
-from nimblevm.kernels.compute.common import reduced_axes
+from nimblevm.kernels.c_calls import CCall, c_calls
+from nimblevm.kernels.facts import aliases, loads_of, may_fail
 from nimblevm.kernels.loop_ir import (
     Axis,
-    Binary,
     Buffer,
-    CheckIndex,
-    Const,
     DimRef,
     Kernel,
     Load,
@@ -64,7 +60,6 @@ from nimblevm.relay.ir import (
     TupleGetItem,
     Var,
 )
-from nimblevm.relay.op.common import product
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import TensorType, TupleType, Type
 
@@ -77,22 +72,6 @@ class IntParam:
 
 
 InDim = DimExpr | IntParam
-
-
-@dataclass(frozen=True, slots=True)
-class CCall:
-    """A C kernel that computes the same (kernels/c_kernels.py).
-
-    name            its variant, as the file's kernel table and the registry name it
-    dims, attrs     what to pass: dims of the function, and constants for the kernel table entry
-    shapes          the shapes in which the operands (flat parameters, then outputs) are to be
-    viewed
-    """
-
-    name: str
-    dims: tuple[Dim, ...]
-    attrs: tuple[int, ...]
-    shapes: tuple[tuple[Dim, ...], ...]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -367,7 +346,7 @@ class _Lowering:
             for n, t, r, a in zip(names, types, roles, axes, strict=True)
         )
         single_nest = len(groups) == 1 and not scratch
-        alias = _aliases(body, self.param_types, out_types, [g[-1] for g in groups], single_nest)
+        alias = aliases(body, self.param_types, out_types, [g[-1] for g in groups], single_nest)
         kernel = Kernel(self.name, buffers, tuple(map(_dim_name, in_dims)), body, alias=alias)
         return LoweredKernel(
             kernel,
@@ -443,18 +422,10 @@ def _joined(tensors: Iterable[TensorExpr]) -> TensorExpr | None:
     return None
 
 
-def _loads(body: Sequence[Statement]) -> Iterator[Load]:
-    seen: set[Value] = set()
-    for statement in all_statements(body):
-        for value in all_values(values_of(statement), seen):
-            if isinstance(value, Load):
-                yield value
-
-
 def _stretched_axes(em: Emitter, params: Sequence[TensorType]) -> dict[tuple[int, int], Dim]:
     """Axes of inputs of unknown size that every load stretches to one size: they get the broadcast flag."""
     found: dict[tuple[int, int], Dim | None] = {}
-    for load in _loads(em.body):
+    for load in loads_of(em.body):
         if load.buffer >= len(params):
             continue
         for axis, index in enumerate(load.indices):
@@ -507,99 +478,4 @@ def _dim_name(dim: InDim) -> str:
     return f"%{dim.index}" if isinstance(dim, IntParam) else repr(dim)
 
 
-def _aliases(
-    body: tuple[Statement, ...],
-    params: Sequence[TensorType],
-    outs: Sequence[TensorType],
-    last_stored: Sequence[int],
-    single_nest: bool,
-) -> tuple[tuple[int, int], ...]:
-    """Output and input pairs where each element is read only at its own index, before it is written."""
-    stores = {s.buffer: s.indices for s in all_statements(body) if isinstance(s, Store)}
-    loads: dict[int, set[tuple[Value, ...]]] = {}
-    for load in _loads(body):
-        loads.setdefault(load.buffer, set()).add(load.indices)
-    found: list[tuple[int, int]] = []
-    taken: set[int] = set()
-    for position in last_stored:
-        out = len(params) + position
-        index = stores.get(out)
-        varies = index is not None and any(not isinstance(i, Const) for i in index)
-        if index is None or not (varies or single_nest):
-            continue
-        for number, type_ in enumerate(params):
-            if type_ is outs[position] and number not in taken and loads.get(number) == {index}:
-                found.append((out, number))
-                taken.add(number)
-                break
-    return tuple(found)
-
-
-def c_calls(fn: Function) -> tuple[CCall, ...]:
-    """The C kernels for a fused function that is one operator on its own parameters."""
-    call = fn.body
-    if not (isinstance(call, Call) and isinstance(call.op, Op) and call.args == fn.params):
-        return ()
-    if call.op.name not in ("argmax", "argmin"):
-        return ()
-    data = fn.params[0].checked_type
-    if not isinstance(data, TensorType) or f"{call.op.name}_{data.dtype}" not in BY_VARIANT:
-        return ()
-    if call.attrs.select_last_index and dtypes.dtype(data.dtype).is_float:
-        return ()  # The C kernel takes the first NaN, the operator then takes the last.
-    axes = reduced_axes(call.attrs, len(data.shape))
-    first, end = (axes[0], axes[-1] + 1) if axes else (0, 0)
-    if axes != tuple(range(first, end)):
-        return ()
-    outer, inner = product(data.shape[:first]), product(data.shape[end:])
-    axis = product(data.shape[first:end])
-    return (
-        CCall(
-            f"{call.op.name}_{data.dtype}",
-            (outer, axis, inner),
-            (int(call.attrs.select_last_index),),
-            ((outer, axis, inner), (outer, inner)),
-        ),
-    )
-
-
-def may_fail(kernel: Kernel) -> bool:
-    """Whether a kernel can report a fault: a checked index, or an integer division by what may be zero."""
-    seen: set[Value] = set()
-    for statement in all_statements(kernel.body):
-        for value in all_values(values_of(statement), seen):
-            if isinstance(value, CheckIndex):
-                return True
-            if isinstance(value, Binary) and divides(value) and not nonzero(value.rhs):
-                return True
-    return False
-
-
-def divides(value: Binary) -> bool:
-    """Whether this is an integer division or remainder."""
-    return (
-        value.op in ("div", "mod", "floordiv", "floormod")
-        and not dtypes.dtype(value.dtype).is_float
-    )
-
-
-def nonzero(value: Value) -> bool:
-    """Whether an integer is provably not zero: a literal, or max(x, positive literal)."""
-    if isinstance(value, Const):
-        return bool(value.value)
-    if isinstance(value, Binary) and value.op == "max":
-        return any(isinstance(x, Const) and x.value > 0 for x in (value.lhs, value.rhs))
-    return False
-
-
-__all__ = [
-    "CCall",
-    "InDim",
-    "IntParam",
-    "LoweredKernel",
-    "divides",
-    "flat_types",
-    "lower_primitive",
-    "may_fail",
-    "nonzero",
-]
+__all__ = ["CCall", "InDim", "IntParam", "LoweredKernel", "flat_types", "lower_primitive"]

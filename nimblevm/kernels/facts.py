@@ -1,0 +1,87 @@
+"""What can be read off a kernel's body: its loads, which operands may share storage, whether it can fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nimblevm import dtypes
+from nimblevm.kernels.loop_ir import (
+    Binary,
+    CheckIndex,
+    Const,
+    Kernel,
+    Load,
+    Statement,
+    Store,
+    Value,
+)
+from nimblevm.kernels.rewrite import all_statements, all_values, values_of
+from nimblevm.relay.types import TensorType
+
+
+def loads_of(body: Sequence[Statement]) -> Iterator[Load]:
+    seen: set[Value] = set()
+    for statement in all_statements(body):
+        for value in all_values(values_of(statement), seen):
+            if isinstance(value, Load):
+                yield value
+
+
+def aliases(
+    body: tuple[Statement, ...],
+    params: Sequence[TensorType],
+    outs: Sequence[TensorType],
+    last_stored: Sequence[int],
+    single_nest: bool,
+) -> tuple[tuple[int, int], ...]:
+    """Output and input pairs where each element is read only at its own index, before it is written."""
+    stores = {s.buffer: s.indices for s in all_statements(body) if isinstance(s, Store)}
+    loads: dict[int, set[tuple[Value, ...]]] = {}
+    for load in loads_of(body):
+        loads.setdefault(load.buffer, set()).add(load.indices)
+    found: list[tuple[int, int]] = []
+    taken: set[int] = set()
+    for position in last_stored:
+        out = len(params) + position
+        index = stores.get(out)
+        varies = index is not None and any(not isinstance(i, Const) for i in index)
+        if index is None or not (varies or single_nest):
+            continue
+        for number, type_ in enumerate(params):
+            if type_ is outs[position] and number not in taken and loads.get(number) == {index}:
+                found.append((out, number))
+                taken.add(number)
+                break
+    return tuple(found)
+
+
+def may_fail(kernel: Kernel) -> bool:
+    """Whether a kernel can report a fault: a checked index, or an integer division by what may be zero."""
+    seen: set[Value] = set()
+    for statement in all_statements(kernel.body):
+        for value in all_values(values_of(statement), seen):
+            if isinstance(value, CheckIndex):
+                return True
+            if isinstance(value, Binary) and divides(value) and not nonzero(value.rhs):
+                return True
+    return False
+
+
+def divides(value: Binary) -> bool:
+    """Whether this is an integer division or remainder."""
+    return (
+        value.op in ("div", "mod", "floordiv", "floormod")
+        and not dtypes.dtype(value.dtype).is_float
+    )
+
+
+def nonzero(value: Value) -> bool:
+    """Whether an integer is provably not zero: a literal, or max(x, positive literal)."""
+    if isinstance(value, Const):
+        return bool(value.value)
+    if isinstance(value, Binary) and value.op == "max":
+        return any(isinstance(x, Const) and x.value > 0 for x in (value.lhs, value.rhs))
+    return False
+
+
+__all__ = ["aliases", "divides", "loads_of", "may_fail", "nonzero"]
