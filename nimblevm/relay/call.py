@@ -47,6 +47,7 @@ Operand = ir.Expr | TupleWrapper | np.ndarray[Any, Any] | np.generic | Number
 
 # Result dtypes that are not the first argument's.
 _FIXED = {"argmax": "int32", "argmin": "int32", "vm.dim_of": "int64", "vm.dim_value": "int64"}
+_BINARY = frozenset(row.name for row in op.binary.TABLE)
 _BOOL = frozenset(row.name for row in op.compare.TABLE)
 
 
@@ -65,7 +66,9 @@ def dtype_of(expr: ir.Expr) -> str | None:
                     return str(declared)
                 if not args:
                     return None
-                expr = args[1] if name == "where" else args[0]
+                # Of two operands of one dtype the one that is known ends the walk: numbers in a long chain stay cheap.
+                second = len(args) == 2 and name in _BINARY and args[1].checked_type is not None
+                expr = args[1] if name == "where" or second else args[0]
             case ir.Tuple(fields=fields) if fields:
                 expr = fields[0]
             case ir.TupleGetItem(tuple_value=value):
