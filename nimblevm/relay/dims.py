@@ -433,7 +433,7 @@ def max_(a: Dim, b: Dim) -> Dim:
 
 
 def bcast(a: Dim, b: Dim) -> Dim:
-    """The broadcast of two sizes: ValueError if no values can fit.
+    """The broadcast of two sizes: ShapeMismatch if no values can fit.
 
     A dim that is certainly not 1 decides alone (`?` with 5 is 5): whoever uses it must see to it
     that the other one is 1 or equal. Two that may be 1 give the expression bcast(a, b), whose
@@ -449,7 +449,7 @@ def bcast(a: Dim, b: Dim) -> Dim:
     a_decides, b_decides = compare(a, 1) is False, compare(b, 1) is False
     if a_decides and b_decides:
         if equal is False:
-            raise ValueError(f"{a!r} and {b!r} can't be broadcast")
+            raise ShapeMismatch(f"sizes {a!r} and {b!r} can't be broadcast")
         return b if isinstance(b, int) else a
     if a_decides:
         return a

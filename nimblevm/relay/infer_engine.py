@@ -170,8 +170,8 @@ class Inference(FunctionInference):
                     found = self._recognise(node, found)
                     self.solver.settle(hole, found)
                     self.types[node] = found
-            except TypeMismatch as mismatch:
-                raise self._error(mismatch.reason, node) from None
+            except (TypeMismatch, ValueError, ArithmeticError) as fault:
+                raise self._error(str(fault), node) from None
         fresh[:] = kept
 
     def _finish(self, node: Expr, action: Callable[[Any], Type | None]) -> None:
@@ -181,8 +181,9 @@ class Inference(FunctionInference):
             fresh.clear()
         try:
             found = action(node)
-        except TypeMismatch as mismatch:
-            raise self._error(mismatch.reason, node) from None
+        except (TypeMismatch, ValueError, ArithmeticError) as fault:
+            # Dims of a signature that are undefined or negative at the sizes of a call, among others.
+            raise self._error(str(fault), node) from None
         if found is None:
             hole = self.solver.hole(HoleKind.RESULT)
             self._open[node] = hole

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from nimblevm.errors import RelayTypeError
+from nimblevm.errors import RelayTypeError, ShapeMismatch
 from nimblevm.relay import dims
 from nimblevm.relay.dim_facts import DimFacts
 from nimblevm.relay.dims import Dim, DimExpr, DimVar
@@ -136,7 +136,7 @@ class InferContext:
                     continue
                 try:
                     joined = dims.bcast(current, shape[axis])
-                except ValueError:
+                except ShapeMismatch:
                     raise self._refuted(
                         f"can't broadcast: axis {axis} of {self.argument_name(arg)} of "
                         f"{self._name()} is {dim_text(shape[axis])}, but that of "

@@ -351,6 +351,20 @@ def test_broadcast_of_two_unknowns_is_an_expression() -> None:
     )
 
 
+def test_a_signature_undefined_at_the_sizes_of_a_call() -> None:
+    less = "def @f(%x: Tensor[(?n), float32]) -> Tensor[(?n - 3), float32] { strided_slice(%x, begin=[3], end=[2147483647]) }\n"
+    refused(
+        less + "def @main(%x: Tensor[(2), float32]) { @f(%x) }",
+        "t.rly:3:",
+        "must be an integer >= 0",
+    )
+    both = "def @f(%x: Tensor[(?n), float32], %y: Tensor[(?m), float32]) { add(%x, %y) }\n"
+    refused(
+        both + "def @main(%x: Tensor[(2), float32], %y: Tensor[(3), float32]) { @f(%x, %y) }",
+        "sizes 2 and 3 can't be broadcast",
+    )
+
+
 def test_rank_0_and_empty() -> None:
     assert text_of("def @main(%x: float32) { add(%x, 1f) }") == "float32"
     assert (
