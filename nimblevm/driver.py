@@ -1,7 +1,7 @@
 """From a program to an executable: the only module that knows compiler and runtime.
 
-    exe = compile(mod)                         # IRModule or Function -> Executable
-    data = compile_to_bytes(mod)               # the file alone, nothing is loaded
+exe = compile(mod)                         # IRModule or Function -> Executable
+data = compile_to_bytes(mod)               # the file alone, nothing is loaded
 """
 
 from __future__ import annotations
@@ -153,7 +153,9 @@ def evaluate_call(call: Call, values: tuple[Any, ...]) -> Any:
     args = tuple(Constant(v) for v in values)
     function = Function(tuple(leaves), Call(call.op, args, call.attrs))
     data = compile_to_bytes(
-        function, native=False, passes_off=("fold_constant", "simplify", "cse", "dead_code", "inline")
+        function,
+        native=False,
+        passes_off=("fold_constant", "simplify", "cse", "dead_code", "inline"),
     )
     with Executable.from_bytes(data, native=False) as exe, VirtualMachine(exe) as vm:
         result = vm.run()

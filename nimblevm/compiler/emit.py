@@ -1,7 +1,8 @@
 """An IRModule in its last form -> the records of an executable file.
 
 Functions are compiled in variants, because a rank-0 integer travels in an int register through direct calls and as an object through
-closures: (object parameters?, object result?). A variant exists only if something refers to it. A function that returns objects
+closures: (entered from a closure?, object result?). The variant for closures takes objects and
+compares the static dims of its parameters, which a direct caller has done. A variant exists only if something refers to it. A function that returns objects
 tail-calls variants that return objects, so a tail call never turns into a call for the sake of boxing.
 """
 
@@ -20,6 +21,7 @@ from nimblevm.bytecode.serialize import (
 from nimblevm.compiler.emit_function import FunctionEmitter
 from nimblevm.compiler.kernel_table import KernelTable
 from nimblevm.compiler.op_class import is_int
+from nimblevm.compiler.op_emit import has_static_claims
 from nimblevm.compiler.rewrite import is_primitive, type_of
 from nimblevm.compiler.type_table import TypeTable
 from nimblevm.relay.dims import DimVar
@@ -51,16 +53,17 @@ class ProgramEmitter:
 
     # --- the Program protocol ---------------------------------------------------------------------
 
-    def function(self, var: GlobalVar, boxed_params: bool, boxed_result: bool) -> int:
+    def function(self, var: GlobalVar, closure: bool, boxed_result: bool) -> int:
         """Index of a variant of a global function; it is compiled later if it is new."""
         function = self.definition(var)
-        boxed_params = (
-            boxed_params and self.unbox and any(is_int(type_of(p)) for p in function.params)
+        closure = closure and (
+            (self.unbox and any(is_int(type_of(p)) for p in function.params))
+            or has_static_claims(function.params[function.attrs.get("captures", 0) :])
         )
         boxed_result = (
             boxed_result and self.unbox and is_int(function.ret_type or type_of(function.body))
         )
-        key = (self.mod.get_global_var(var.name_hint), boxed_params, boxed_result)
+        key = (self.mod.get_global_var(var.name_hint), closure, boxed_result)
         index = self.variants.get(key)
         if index is None:
             index = self.variants[key] = self.builder.declare_function()
@@ -84,13 +87,13 @@ class ProgramEmitter:
     # --- one variant ------------------------------------------------------------------------------
 
     def _compile(self, variant: Variant) -> None:
-        var, boxed_params, boxed_result = variant
+        var, closure, boxed_result = variant
         function = self.mod.function(var)
         suffix = "".join(
-            text for on, text in ((boxed_params, "$boxed"), (boxed_result, "$object")) if on
+            text for on, text in ((closure, "$closure"), (boxed_result, "$object")) if on
         )
         name = var.name_hint + suffix
-        emitter = FunctionEmitter(self, function, var.name_hint, boxed_params, boxed_result)
+        emitter = FunctionEmitter(self, function, var.name_hint, closure, boxed_result)
         emitter.run()
         dims, slots = signature_dims(function)
         params = tuple(

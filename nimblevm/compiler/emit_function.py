@@ -61,7 +61,7 @@ class Program(Protocol):
     kernels: KernelTable
     unbox: bool
 
-    def function(self, var: GlobalVar, boxed_params: bool, boxed_result: bool) -> int:
+    def function(self, var: GlobalVar, closure: bool, boxed_result: bool) -> int:
         """Index of a variant of a global function."""
         ...
 
@@ -90,16 +90,17 @@ class FunctionEmitter:
         program: Program,
         function: Function,
         name: str,
-        boxed_params: bool,
+        closure: bool,
         boxed_result: bool,
     ) -> None:
         self.program = program
         self.fn = function
         self.name = name
+        self.closure = closure
         self.unbox = program.unbox
         self.code = CodeBuffer(program.builder)
         self.param_is_int = tuple(
-            self.unbox and not boxed_params and is_int(type_of(p)) for p in function.params
+            self.unbox and not closure and is_int(type_of(p)) for p in function.params
         )
         self.result_type = function.ret_type or type_of(function.body)
         self.result_is_int = self.unbox and not boxed_result and is_int(self.result_type)
@@ -137,8 +138,11 @@ class FunctionEmitter:
                 self._bind_boxed_param(param, place[1], index in dim_of)
             if index in dim_of:
                 self._bind_dim_param(dim_of[index], param)
-        for param in self.fn.params:
+        captures = self.fn.attrs.get("captures", 0)
+        for param in self.fn.params[:captures]:
             self.bind_dims(param)
+        op_emit.check_params(self, self.fn.params[captures:], self.closure)
+        self.free_temps()
         self._expire(0)
 
     def _bind_boxed_param(self, param: Var, register: int, is_dim: bool) -> None:
@@ -281,6 +285,10 @@ class FunctionEmitter:
     def _unbox(self, dst: int, src: int, type_: Type) -> None:
         self.code.emit("Unbox", dst, src, self._dtype(type_))
 
+    def unbox_into(self, dst: int, var: Var) -> None:
+        """Unbox a variable that lives in an object register."""
+        self._unbox(dst, self.place_of(var)[1], type_of(var))
+
     def any(self, atom: Expr, in_int: bool) -> int:
         """An ANY_IN word for an atom of the wanted kind."""
         return self.int(atom) | INT_BIT if in_int else self.obj(atom)
@@ -330,8 +338,9 @@ class FunctionEmitter:
             else:
                 self._let(item, item.var)
 
-    def define(self, var: Var) -> Place:
-        place = self.where[var] = self.take(self._kind(type_of(var)))
+    def define(self, var: Var, in_object: bool = False) -> Place:
+        """Give a variable its register. in_object: even if its type could be unboxed (a kernel's output)."""
+        place = self.where[var] = self.take(not in_object and self._kind(type_of(var)))
         return place
 
     def _bound(self, var: Var, position: int) -> None:
@@ -403,6 +412,10 @@ class FunctionEmitter:
         if item.blocks:
             self._branch(item, dst)
             return
+        other = aliased(value)
+        if other is not None and other is not value:
+            op_emit.emit_alias(self, value)
+            value = other
         if dst is None:
             self._return(value)
         elif isinstance(value, Var):

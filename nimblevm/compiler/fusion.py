@@ -9,7 +9,17 @@ from dataclasses import dataclass, field
 from nimblevm.compiler.block_tree import BlockTree
 from nimblevm.compiler.op_class import OpClass, class_of
 from nimblevm.compiler.rewrite import is_primitive, type_of
-from nimblevm.relay.ir import Call, Constant, Constructor, Expr, Leaf, Tuple, TupleGetItem, Var, children
+from nimblevm.relay.ir import (
+    Call,
+    Constant,
+    Constructor,
+    Expr,
+    Leaf,
+    Tuple,
+    TupleGetItem,
+    Var,
+    children,
+)
 from nimblevm.relay.op.registry import Effect, Op, OpPattern
 from nimblevm.relay.types import TensorType, TupleType
 
@@ -64,7 +74,9 @@ class BlockGraph:
         self.nodes: dict[int, Node] = {}
         self.groups: dict[int, Group] = {}
         self.epochs: list[int] = []
-        self.inlined: set[int] = set()  # tuples that only operators read: written where they are read
+        self.inlined: set[int] = (
+            set()
+        )  # tuples that only operators read: written where they are read
         self._find_nodes()
         self._connect()
 
@@ -152,7 +164,9 @@ class BlockGraph:
     def fuse(self) -> list[Group]:
         """All groups to be written as kernels, each with its members in order."""
         for index, node in self.nodes.items():
-            operands = {a for a in self.operands(index) if not isinstance(a, Constant) or a.data.size != 1}
+            operands = {
+                a for a in self.operands(index) if not isinstance(a, Constant) or a.data.size != 1
+            }
             self.groups[index] = Group([index], node.pattern, int(node.kind is Kind.OP), operands)
         parent = self._post_dominators()
         for phase in range(2):
@@ -270,7 +284,11 @@ class BlockGraph:
                 node = self.nodes.get(reader)
                 if node is not None and self.groups[reader] is group:
                     continue
-                if node is not None and node.kind is not Kind.OP and len(self.groups[reader].members) == 1:
+                if (
+                    node is not None
+                    and node.kind is not Kind.OP
+                    and len(self.groups[reader].members) == 1
+                ):
                     stack.append(reader)  # a lone field goes along
                     continue
                 readers.append(reader)
@@ -280,7 +298,11 @@ class BlockGraph:
         place = min(self.groups[r].members[-1] for r in inside)
         target = self.groups[place]
         fits = all(self.groups.get(r) is target or r > place for r in readers)
-        if not fits or any(isinstance(type_of(self.values[i]), TupleType) for i in group.members if self._leaks(i, group, target)):
+        if not fits or any(
+            isinstance(type_of(self.values[i]), TupleType)
+            for i in group.members
+            if self._leaks(i, group, target)
+        ):
             return None
         return place
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nimblevm import dtypes
@@ -17,7 +18,7 @@ from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim, DimExpr, DimVar
 from nimblevm.relay.ir import Call, Expr, Function, Tuple, Var
 from nimblevm.relay.op.registry import Op
-from nimblevm.relay.types import TensorType, TupleType, Type
+from nimblevm.relay.types import TensorType, TupleType, Type, value_tensors
 
 if TYPE_CHECKING:
     from nimblevm.compiler.emit_function import FunctionEmitter, Place
@@ -57,6 +58,50 @@ def _match_type(fe: FunctionEmitter, operand: Var, value: Call) -> None:
                 field = "".join(f".{i}" for i in path)
                 note = fe.program.note(f"{value.attrs.where}{field}, axis {axis}", value.span)
                 _check_dim(fe, _axis(fe, operand, path, axis, old), new, note)
+
+
+def check_params(fe: FunctionEmitter, params: Sequence[Var], closure: bool) -> None:
+    """Entry of a function: bind the needed dims of the parameters, compare those that occur again.
+
+    `closure`: the caller is not known, so static sizes are compared too. Else the caller has done that.
+    """
+    later: list[tuple[Var, tuple[int, ...], int, Dim]] = []
+    first: set[DimVar] = set()
+    for param in params:
+        stack: list[tuple[Type, tuple[int, ...]]] = [(type_of(param), ())]
+        while stack:
+            type_, path = stack.pop()
+            if isinstance(type_, TupleType):
+                stack.extend((f, (*path, i)) for i, f in reversed(list(enumerate(type_.fields))))
+            elif isinstance(type_, TensorType):
+                for axis, dim in enumerate(type_.shape):
+                    if isinstance(dim, DimVar) and dim not in first and dim not in fe.dims.known:
+                        first.add(dim)
+                    elif closure or not isinstance(dim, int):
+                        later.append((param, path, axis, dim))
+    # A dim that is only compared is needed too.
+    fe.live.needed.update(v for _, _, _, dim in later for v in dims.free_vars(dim))
+    for param in params:
+        fe.bind_dims(param)
+    for param, path, axis, dim in later:
+        where = "".join(f".{i}" for i in path)
+        note = fe.program.note(
+            f"parameter %{param.name_hint}{where} of @{fe.name}, axis {axis}",
+            param.span or fe.fn.span,
+        )
+        register = fe.temp(True)
+        fe.code.emit("DimOf", register, fe.field_at(param, path), axis)
+        _check_dim(fe, register | INT_BIT, dim, note)
+
+
+def has_static_claims(params: Sequence[Var]) -> bool:
+    """Whether the entry that closures call has more to compare than the one of direct calls."""
+    return any(
+        isinstance(dim, int)
+        for p in params
+        for tensor in value_tensors(type_of(p))
+        for dim in tensor.shape
+    )
 
 
 def _axis(fe: FunctionEmitter, operand: Var, path: tuple[int, ...], axis: int, dim: Dim) -> int:
@@ -109,8 +154,9 @@ def emit_effect_only(fe: FunctionEmitter, value: Expr, var: Var) -> bool:
         case "memory.alloc_storage" if fe.live.count.get(var, 0) <= 1:
             fe.own_storage.add(var)
         case "memory.alloc_tensor" if value.args[0] in fe.own_storage:
-            place = fe.define(var)
-            _alloc_tensor(fe, place[1], NO_REGISTER, value)
+            _alloc_tensor(fe, fe.define(var, in_object=True)[1], NO_REGISTER, value)
+        case "memory.alloc_tensor":
+            _alloc_tensor(fe, fe.define(var, in_object=True)[1], fe.obj(value.args[0]), value)
         case _:
             return False
     return True
@@ -199,8 +245,6 @@ def emit_op(fe: FunctionEmitter, call: Call, dst: Place) -> None:
         case "memory.alloc_storage":
             size = fe.dims.word(call.attrs.size)
             code.emit("AllocStorage", dst[1], size, call.attrs.alignment, call.attrs.device)
-        case "memory.alloc_tensor":
-            _alloc_tensor(fe, dst[1], fe.obj(call.args[0]), call)
         case "vm.call_kernel":
             _call_kernel(fe, call)
             outs = call.args[2]
@@ -224,7 +268,7 @@ def _scalar(fe: FunctionEmitter, call: Call, dst: int) -> None:
     if not isinstance(op, Op) or not isinstance(type_, TensorType):
         raise CompileError("a scalar operator gives a tensor of rank 0")
     dtype = dtypes.dtype(type_.dtype).number
-    args = [fe.int(a) for a in call.args] if op.name != "where" else []
+    args = [fe.int(a) for a in call.args] if op.name not in ("where", "copy") else []
     code = fe.code
     if op.name in ARITHMETIC:
         code.emit(ARITHMETIC[op.name], dst, args[0], args[1], dtype)
@@ -253,8 +297,10 @@ def _scalar(fe: FunctionEmitter, call: Call, dst: int) -> None:
             negated if dtypes.dtype(type_.dtype).is_signed else args[0],
             dtype,
         )
+    elif isinstance(call.args[0], Var) and not fe.place_of(call.args[0])[0]:
+        fe.unbox_into(dst, call.args[0])
     else:  # copy, floor, ceil, round of an integer
-        code.emit("MoveInt", dst, args[0])
+        code.emit("MoveInt", dst, fe.int(call.args[0]))
 
 
 def _constant(fe: FunctionEmitter, value: int) -> int:

@@ -2,12 +2,14 @@
 
 from nimblevm.compiler.pass_base import Sequential
 from nimblevm.compiler.passes.fuse_ops import FUSE_OPS
+from nimblevm.compiler.passes.insert_checks import INSERT_CHECKS
 from nimblevm.compiler.passes.lambda_lift import LAMBDA_LIFT
 from nimblevm.compiler.passes.manifest_alloc import MANIFEST_ALLOC
 from nimblevm.compiler.passes.to_anf import TO_ANF
 
 PIPELINE = Sequential(
     (
+        INSERT_CHECKS,
         TO_ANF,
         LAMBDA_LIFT,
         FUSE_OPS,

@@ -58,7 +58,9 @@ class _Fuser:
         self.blocks: list[tuple[list[Let], Expr]] = []
         self.hang: list[int] = []  # block -> index of the item of its parent that it hangs on
         self.home: dict[Var, int] = {}
-        self.uses: dict[Var, list[tuple[int, bool]]] = {}  # (index in the home block, in a nested block)
+        self.uses: dict[
+            Var, list[tuple[int, bool]]
+        ] = {}  # (index in the home block, in a nested block)
         self.numbers: dict[Expr, int] = {}
         self.done: dict[int, Expr] = {}
 
@@ -222,7 +224,9 @@ class _GroupBuilder:
             return found
         inline = self.graph.inline_tuple(atom)
         if inline is not None:
-            new: Expr = typed(Tuple(tuple([self._operand(f) for f in inline.fields])), type_of(inline))
+            new: Expr = typed(
+                Tuple(tuple([self._operand(f) for f in inline.fields])), type_of(inline)
+            )
         else:
             param = fresh_var(f"p{len(self.params)}", type_of(atom))
             self.params.append(param)

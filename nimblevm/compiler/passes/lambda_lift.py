@@ -355,9 +355,15 @@ class _Lifter:
         type_ = self._lifted_type(local)
         lifted = Function(
             params, self._block_of(old.body, local), type_.ret_type, type_.type_params,
-            {**old.attrs, "Lifted": 1, **_dim_attr(local)}, span=old.span,
+            {**old.attrs, "Lifted": 1, **_capture_attr(local), **_dim_attr(local)}, span=old.span,
         )  # fmt: skip
         self.added[local.target] = typed(lifted, type_)
+
+
+def _capture_attr(local: _Local) -> dict[str, object]:
+    """How many leading parameters are captures: their types are facts."""
+    count = len(local.captures) + len(local.dims)
+    return {"captures": count} if count else {}
 
 
 def _dim_attr(local: _Local) -> dict[str, object]:

@@ -14,7 +14,7 @@ Needs: ANF, groups of fuse_ops. Keeps: both; arguments of vm.call_kernel are tup
 from __future__ import annotations
 
 from nimblevm import dtypes
-from nimblevm.compiler.op_class import OpClass, class_of
+from nimblevm.compiler.op_class import OpClass, class_of, is_int
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import (
     fresh_var,
@@ -33,7 +33,7 @@ from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim
 from nimblevm.relay.ir import Call, Expr, Function, IRModule, Tuple, Var, children
 from nimblevm.relay.op.vm import STORAGE
-from nimblevm.relay.types import TensorType, TupleType
+from nimblevm.relay.types import TensorType, TupleType, Type
 
 ALIGNMENT = 64
 
@@ -67,7 +67,7 @@ class _Manifest:
             self.done[id(block)] = self._block(block)
         return with_body(function, self.done[id(function.body)])
 
-    def _fresh(self, wish: str, type_: TensorType | TupleType | None = None) -> Var:
+    def _fresh(self, wish: str, type_: Type | None = None) -> Var:
         self.count += 1
         return fresh_var(f"{wish}{self.count - 1}", STORAGE if type_ is None else type_)
 
@@ -100,6 +100,10 @@ class _Manifest:
         result = type_of(value)
         if isinstance(result, TupleType):
             outs = tuple(self._fresh("out", t) for t in result.fields if isinstance(t, TensorType))
+        elif self.unbox and is_int(result):
+            outs = (
+                self._fresh("out", result),
+            )  # a kernel writes an object; the variable is unboxed
         else:
             outs = (var,)
         for out in outs:
@@ -111,6 +115,8 @@ class _Manifest:
         bindings.append((self._fresh("k", TupleType(type_of(o) for o in outs)), call))
         if isinstance(result, TupleType):
             bindings.append((var, typed(Tuple(outs, span=value.span), result)))
+        elif outs[0] is not var:
+            bindings.append((var, op_call("copy", outs, result)))
 
     def _allocate(self, out: Var, value: Expr, bindings: list[tuple[Var, Expr]]) -> None:
         type_ = type_of(out)

@@ -66,6 +66,13 @@ class ShapeAttrs(Attrs):
 
 
 @dataclass(frozen=True, slots=True)
+class CheckBroadcastAttrs(ShapeAttrs):
+    """shape: as above. where: the human place for the message ("argument lhs of add")."""
+
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class DimOfAttrs(Attrs):
     """axis: which axis, 0 <= axis < rank."""
 
@@ -280,7 +287,7 @@ MATCH_TYPE = _register(
 CHECK_BROADCAST = _register(
     "vm.check_broadcast",
     ("x",),
-    ShapeAttrs,
+    CheckBroadcastAttrs,
     _check_broadcast,
     _check_broadcast_reference,
     Effect.MAY_FAIL,
