@@ -81,6 +81,33 @@ static inline void zero_slots(uint64_t *from, uint64_t *to) {
   }
 }
 
+/* Registers above the parameters start as 0 and NULL. */
+static inline void zero_locals(nvm_frame *frame, const nvm_function *function) {
+  uint64_t *ints = (uint64_t *)(void *)(frame + 1), *objs = ints + function->n_ints;
+  zero_slots(ints + function->n_int_params, objs);
+  zero_slots(objs + function->n_obj_params, objs + function->n_objs);
+}
+
+/* Release the object registers of a frame that is not looked at again. */
+static inline void drop_registers(nvm_heap *heap, nvm_frame *frame) {
+  nvm_object **objs = nvm_frame_objs(frame);
+  for (uint32_t i = 0, n = frame->function->n_objs; i < n; i++) nvm_release(heap, objs[i]);
+}
+
+__attribute__((cold)) static nvm_status null_argument(nvm_heap *heap, nvm_object *const *taken,
+                                                      size_t n_taken, uint32_t index) {
+  while (n_taken > 0) nvm_release(heap, taken[--n_taken]);
+  return null_register(index);
+}
+
+static inline nvm_object **take_captures(const nvm_closure *closure, nvm_object **to) {
+  for (uint32_t i = 0; closure && i < closure->n_captures; i++) {
+    nvm_retain(closure->captures[i]);
+    *to++ = closure->captures[i];
+  }
+  return to;
+}
+
 /* Push a frame of `callee` with captures, then the registers of an argument list, as its
  * parameters. */
 static inline nvm_status enter(nvm_vm *vm, const nvm_function *callee, const nvm_closure *closure,
@@ -95,27 +122,20 @@ static inline nvm_status enter(nvm_vm *vm, const nvm_function *callee, const nvm
   frame->function = callee;
   frame->pc = callee->code;
   frame->caller = vm->frame;
-  zero_slots((uint64_t *)(void *)(frame + 1), vm->stack + vm->top + size);
   int64_t *to_int = nvm_frame_ints(frame);
-  nvm_object **to_obj = nvm_frame_objs(frame);
-  if (closure)
-    for (uint32_t i = 0; i < closure->n_captures; i++) {
-      nvm_retain(closure->captures[i]);
-      *to_obj++ = closure->captures[i];
-    }
+  nvm_object **first = nvm_frame_objs(frame), **to_obj = take_captures(closure, first);
   for (const uint32_t *word = NVM_LIST_ITEMS(args), *end = NVM_LIST_END(args); word < end; word++) {
     if (NVM_IS_INT_REGISTER(*word)) {
       *to_int++ = ints[NVM_REGISTER_INDEX(*word)];
       continue;
     }
     nvm_object *object = objs[*word];
-    if (NVM_UNLIKELY(!object)) {
-      nvm_frame_clear(vm->heap, frame);
-      return null_register(*word);
-    }
+    if (NVM_UNLIKELY(!object))
+      return null_argument(vm->heap, first, (size_t)(to_obj - first), *word);
     nvm_retain(object);
     *to_obj++ = object;
   }
+  zero_locals(frame, callee);
   vm->frame = vm->top;
   vm->top += size;
   vm->depth++;
@@ -131,31 +151,25 @@ __attribute__((cold)) static nvm_status grow_transfer(nvm_vm *vm, size_t n) {
   return NVM_OK;
 }
 
-/* Take the values of an argument list (objects retained) out of the registers, because these are
- * overwritten next. */
+/* Take the arguments out of the registers, because these are overwritten next: objects (retained)
+ * from the start of vm->transfer, integers from its end downwards. */
 static inline nvm_status gather(nvm_vm *vm, nvm_frame *frame, const nvm_closure *closure,
                                 const uint32_t *args) {
   const int64_t *ints = nvm_frame_ints(frame);
   nvm_object **objs = nvm_frame_objs(frame);
-  uint32_t n_captures = closure ? closure->n_captures : 0, n = NVM_LIST_COUNT(args);
-  size_t total = (size_t)n + n_captures;
+  size_t total = (size_t)NVM_LIST_COUNT(args) + (closure ? closure->n_captures : 0);
   if (NVM_UNLIKELY(total > vm->transfer_slots)) NVM_TRY(grow_transfer(vm, total * 2));
-  for (uint32_t i = 0; i < n; i++) /* first look, then take: so nothing has to be given back */
-    if (!NVM_IS_INT_REGISTER(args[1 + i]) && NVM_UNLIKELY(!objs[args[1 + i]]))
-      return null_register(args[1 + i]);
-  uint64_t *to = vm->transfer;
-  for (uint32_t i = 0; i < n_captures; i++) {
-    nvm_retain(closure->captures[i]);
-    *to++ = (uint64_t)(uintptr_t)closure->captures[i];
-  }
-  for (uint32_t i = 0; i < n; i++) {
-    uint32_t word = args[1 + i];
-    if (NVM_IS_INT_REGISTER(word)) {
-      *to++ = (uint64_t)ints[NVM_REGISTER_INDEX(word)];
-    } else {
-      nvm_retain(objs[word]);
-      *to++ = (uint64_t)(uintptr_t)objs[word];
+  int64_t *to_int = (int64_t *)vm->transfer + vm->transfer_slots;
+  nvm_object **first = (nvm_object **)(void *)vm->transfer, **to = take_captures(closure, first);
+  for (const uint32_t *word = NVM_LIST_ITEMS(args), *end = NVM_LIST_END(args); word < end; word++) {
+    if (NVM_IS_INT_REGISTER(*word)) {
+      *--to_int = ints[NVM_REGISTER_INDEX(*word)];
+      continue;
     }
+    nvm_object *object = objs[*word];
+    if (NVM_UNLIKELY(!object)) return null_argument(vm->heap, first, (size_t)(to - first), *word);
+    nvm_retain(object);
+    *to++ = object;
   }
   return NVM_OK;
 }
@@ -167,21 +181,16 @@ static inline nvm_status enter_tail(nvm_vm *vm, const nvm_function *callee,
   if (NVM_UNLIKELY(vm->stack_slots - vm->frame < size))
     NVM_TRY(nvm_stack_grow(vm, size - (vm->top - vm->frame)));
   nvm_frame *frame = nvm_frame_at(vm, vm->frame);
-  uint32_t n_captures = closure ? closure->n_captures : 0;
   NVM_TRY(gather(vm, frame, closure, args));
-  nvm_frame_clear(vm->heap, frame);
+  drop_registers(vm->heap, frame);
   frame->function = callee;
   vm->top = vm->frame + size;
-  zero_slots((uint64_t *)(void *)(frame + 1), vm->stack + vm->top);
+  const int64_t *from_int = (const int64_t *)vm->transfer + vm->transfer_slots;
   int64_t *to_int = nvm_frame_ints(frame);
-  nvm_object **to_obj = nvm_frame_objs(frame);
-  const uint64_t *from = vm->transfer;
-  for (uint32_t i = 0; i < n_captures; i++) *to_obj++ = (nvm_object *)(uintptr_t)*from++;
-  for (const uint32_t *word = NVM_LIST_ITEMS(args), *end = NVM_LIST_END(args); word < end; word++)
-    if (NVM_IS_INT_REGISTER(*word))
-      *to_int++ = (int64_t)*from++;
-    else
-      *to_obj++ = (nvm_object *)(uintptr_t)*from++;
+  for (uint32_t i = 0; i < callee->n_int_params; i++) *to_int++ = *--from_int;
+  nvm_object **to = nvm_frame_objs(frame), **from = (nvm_object **)(void *)vm->transfer;
+  for (uint32_t i = 0; i < callee->n_obj_params; i++) to[i] = from[i];
+  zero_locals(frame, callee);
   return NVM_OK;
 }
 
@@ -631,7 +640,7 @@ nvm_status nvm_interpret(nvm_vm *vm) {
         if (NVM_UNLIKELY(!value)) DO(null_register(source));
         objs[source] = NULL;
       }
-      nvm_frame_clear(heap, frame);
+      drop_registers(heap, frame);
       vm->slice -= NVM_NEXT_Ret(pc) - block;
       vm->top = vm->frame;
       vm->frame = frame->caller;
