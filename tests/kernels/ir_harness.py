@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from nimblevm.dtypes import BY_NAME
 from nimblevm.errors import status_row
 from nimblevm.kernels import loop_ir as ir
