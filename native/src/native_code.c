@@ -11,6 +11,7 @@
 
 struct nvm_native_code {
   void *handle;
+  int fd; /* kept open, or -1: dlopen would take another file under the same number for this one */
 };
 
 /* --- does the CPU fit
@@ -182,8 +183,10 @@ static int write_all(int fd, const uint8_t *data, size_t size) {
 }
 
 /* dlopen the bytes by way of a file that has no name of its own afterwards. NULL: not possible this
- * way. */
-static void *open_memfd(const uint8_t *elf, size_t size) {
+ * way. dlopen knows libraries by name first, so the descriptor (a part of the name) must not be
+ * reused while the library is loaded: out_fd stays open as long. */
+static void *open_memfd(const uint8_t *elf, size_t size, int *out_fd) {
+  *out_fd = -1;
   int fd = memfd_create("nimblevm-native", MFD_CLOEXEC);
   if (fd < 0) return NULL;
   void *handle = NULL;
@@ -192,7 +195,11 @@ static void *open_memfd(const uint8_t *elf, size_t size) {
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   }
-  close(fd);
+  if (handle != NULL) {
+    *out_fd = fd;
+  } else {
+    close(fd);
+  }
   return handle;
 }
 
@@ -214,7 +221,8 @@ static void *open_temporary(const uint8_t *elf, size_t size) {
 nvm_status nvm_native_code_load(const uint8_t *elf, size_t size, uint32_t n_functions_needed,
                                 nvm_native_code **out_code, const nvm_kernel_table **out_table) {
   NVM_TRY(check_elf(elf, size));
-  void *handle = open_memfd(elf, size);
+  int fd = -1;
+  void *handle = open_memfd(elf, size, &fd);
   if (handle == NULL) handle = open_temporary(elf, size);
   if (handle == NULL) {
     const char *why = dlerror();
@@ -236,9 +244,11 @@ nvm_status nvm_native_code_load(const uint8_t *elf, size_t size, uint32_t n_func
   if (status == NVM_OK && code == NULL) status = nvm_fail(NVM_OUT_OF_MEMORY, "no memory");
   if (status != NVM_OK) {
     dlclose(handle);
+    if (fd >= 0) close(fd);
     return status;
   }
   code->handle = handle;
+  code->fd = fd;
   *out_code = code;
   *out_table = table;
   return NVM_OK;
@@ -247,5 +257,6 @@ nvm_status nvm_native_code_load(const uint8_t *elf, size_t size, uint32_t n_func
 void nvm_native_code_free(nvm_native_code *code) {
   if (code == NULL) return;
   dlclose(code->handle);
+  if (code->fd >= 0) close(code->fd);
   free(code);
 }
