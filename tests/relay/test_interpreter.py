@@ -432,7 +432,7 @@ def test_check_broadcast() -> None:
     n = DimVar("n")
     x, y = relay.var("x", TensorType((n,))), relay.var("y", TensorType((relay.Any(),)))
     mod = ir.IRModule.from_expr(
-        ir.Function((x, y), ir.Call(vm.CHECK_BROADCAST, (y,), vm.ShapeAttrs((4, n))))
+        ir.Function((x, y), ir.Call(vm.CHECK_BROADCAST, (y,), vm.CheckBroadcastAttrs((4, n))))
     )
     assert evaluate(mod, (f32(3), f32(1))).shape == (1,)
     with pytest.raises(ShapeMismatch, match="must be 1 or 3"):

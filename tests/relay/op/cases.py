@@ -382,7 +382,7 @@ def _match_type(source: Source, dtype: str) -> Case:
 
 def _check_broadcast(source: Source, dtype: str) -> Case:
     result = shape(source)
-    return Case((array(source, stretched(source, result), dtype),), vm.ShapeAttrs(result))
+    return Case((array(source, stretched(source, result), dtype),), vm.CheckBroadcastAttrs(result))
 
 
 def _dim_of(source: Source, dtype: str) -> Case:

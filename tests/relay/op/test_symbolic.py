@@ -1,0 +1,80 @@
+"""Operators inside programs: sizes known, unknown and named give the same values; text keeps their attributes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nimblevm import relay
+from nimblevm.relay import ir
+from nimblevm.relay.claims import DimScope, check
+from nimblevm.relay.dims import DimVar
+from nimblevm.relay.interpreter import evaluate
+from nimblevm.relay.op import all_ops
+from nimblevm.relay.op.concrete import concrete_type
+from nimblevm.relay.op.registry import Op
+from nimblevm.relay.types import TensorType, TupleType, Type
+from tests.relay.op.cases import WITHOUT_CASES, Case, cases
+
+OPS = [op for op in all_ops() if op.name not in WITHOUT_CASES]
+
+
+def widened(type_: Type | None) -> Type:
+    """Every size unknown."""
+    if isinstance(type_, TupleType):
+        return TupleType(widened(field) for field in type_.fields)
+    assert isinstance(type_, TensorType)
+    return TensorType((DimVar(None) for _ in type_.shape), type_.dtype)
+
+
+def program(op: Op, case: Case, unknown: bool) -> ir.IRModule:
+    types = [concrete_type(value) for value in case.inputs]
+    params = [ir.Var(f"a{i}", widened(t) if unknown else t) for i, t in enumerate(types)]
+    call = ir.Call(op, params, case.attrs)
+    body = ir.Let(var := ir.Var("out"), call, ir.Tuple((var,)))
+    return relay.infer_type(ir.IRModule.from_expr(ir.Function(params, body)))
+
+
+def same(got: Any, expected: Any) -> None:
+    if isinstance(expected, tuple):
+        assert len(got) == len(expected)
+        for a, b in zip(got, expected, strict=True):
+            same(a, b)
+        return
+    assert got.dtype == expected.dtype
+    np.testing.assert_array_equal(got, expected)
+
+
+def needs_sizes(op: Op, case: Case) -> bool:
+    """squeeze without axes is refused where sizes are unknown."""
+    return op.name == "squeeze" and case.attrs.axis is None and case.inputs[0].ndim > 0
+
+
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+def test_in_a_program(op: Op) -> None:
+    for case in cases(op.name, op.dtypes[0][-1], 8):
+        expected = op.reference(case.inputs, case.attrs, None)
+        for unknown in (False, True):
+            if unknown and needs_sizes(op, case):
+                continue
+            mod = program(op, case, unknown)
+            (got,) = evaluate(mod, case.inputs)
+            same(got, expected)
+            # The inferred dims are true: they are compared with the value once more, parameters first.
+            main = mod.function("main")
+            claims = [(v, p.checked_type, p.name_hint) for v, p in zip(case.inputs, main.params, strict=True)]
+            check([*claims, (got, main.body.body.fields[0].checked_type, "result")], DimScope())
+            if not unknown:
+                assert main.body.body.fields[0].checked_type is concrete_type(got) or op.name == "arange"
+
+
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+def test_text_keeps_attributes(op: Op) -> None:
+    for case in cases(op.name, op.dtypes[0][0], 4):
+        mod = program(op, case, unknown=False)
+        text = mod.astext()
+        again = relay.parse(text)
+        assert relay.structural_equal(mod, again), text
+        assert again.function("main").body.value.attrs == case.attrs or op.name == "vm.match_type"
