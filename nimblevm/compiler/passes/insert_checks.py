@@ -235,8 +235,10 @@ class _Checker(Rewriter):
 
     def narrow(self, value: Expr, expected: Type, where: str) -> Expr:
         """`value`, with a check if it may not have type `expected`."""
+        if isinstance(value, Function | GlobalVar | Constructor | Op):
+            return value
         actual = type_of(value)
-        if actual is expected or isinstance(value, Function):
+        if actual is expected:
             return value
         newly: set[DimVar] = set()
         fits = True
@@ -251,7 +253,7 @@ class _Checker(Rewriter):
     def result(self, function: Function, where: str) -> Function:
         """A function whose body delivers its result type."""
         expected = function.ret_type
-        if expected is None or type_of(function.body) is expected:
+        if expected is None or function.body.checked_type is expected:
             return function
         body = self._narrow_ends(function.body, expected, where)
         return function if body is function.body else dataclasses.replace(function, body=body)
@@ -313,6 +315,8 @@ class _Checker(Rewriter):
 
     def _argument(self, arg: Expr, wanted: Type, where: str) -> Expr:
         """Static dims of a known callee's parameter are the caller's to check."""
+        if isinstance(arg, GlobalVar | Constructor | Op):
+            return arg  # functions have no dims of their own
         actual = type_of(arg)
         if actual is wanted:
             return arg
