@@ -11,15 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from nimblevm.errors import status_row
+from nimblevm.errors import STATUSES, status_row
 from nimblevm.kernels.llvm import NativeCode
 from nimblevm.kernels.loop_ir import Binary, Const, DimRef, Value
-from nimblevm.kernels.lower import IntParam, LoweredKernel
+from nimblevm.kernels.loop_ir_eval import KernelFault, evaluate
+from nimblevm.kernels.lower import IntParam, LoweredKernel, lower_primitive
 from nimblevm.relay import dims
-from nimblevm.relay.dims import DimExpr, DimVar
-from nimblevm.relay.infer_type import infer_expr
-from nimblevm.relay.ir import Call, Function, Tuple, Var
+from nimblevm.relay.dims import DimVar
+from nimblevm.relay.infer_type import infer_expr, infer_type
+from nimblevm.relay.interpreter import Interpreter
+from nimblevm.relay.ir import Call, Function, IRModule, Var
 from nimblevm.relay.op import get
+from nimblevm.relay.parser import parse_module
 from nimblevm.relay.types import TensorType, TupleType, Type
 
 FAIL = ctypes.CFUNCTYPE(
@@ -72,6 +75,23 @@ class Library:
         return self.functions[index](ctypes.byref(context), pointers, values)
 
 
+class Evaluated:
+    """The same face as Library over the Python evaluator of loop IR."""
+
+    def __init__(self, lowered: LoweredKernel) -> None:
+        self.kernel = lowered.kernel
+
+    def call(self, index: int, buffers: Sequence[np.ndarray], numbers: Sequence[int]) -> int:
+        try:
+            evaluate(self.kernel, buffers, numbers[: len(self.kernel.dims)])
+        except KernelFault as fault:
+            return next(row.number for row in STATUSES if row.name == fault.code)
+        return 0
+
+
+Runner = Library | Evaluated
+
+
 def size_of(value: Value, numbers: Sequence[int]) -> int:
     """The value of a size expression."""
     match value:
@@ -111,8 +131,11 @@ class Program:
                 found.append(dims.evaluate(dim, self.env))
         return found
 
-    def run(self, library: Library, index: int, guard: int = 64) -> list[np.ndarray]:
-        """The outputs. Raises the exception of the status. Checks the operands as call.c does, and guards around outputs."""
+    def run(self, library: Runner, index: int = 0, guard: int = 64) -> list[np.ndarray]:
+        """The outputs. Raises the exception of the status.
+
+        Checks the operands as call.c does, and that nothing around the outputs is written.
+        """
         numbers = self.numbers()
         kernel = self.lowered.kernel
         ints = {d.index for d in self.lowered.in_dims if isinstance(d, IntParam)}
@@ -193,4 +216,48 @@ def bind(
     return env
 
 
-__all__ = ["Call", "DimExpr", "Library", "Program", "Tuple", "bind", "flat", "primitive", "type_of"]
+def parsed(text: str) -> tuple[IRModule, Function]:
+    """A typed module of Relay text, and its function main."""
+    module = infer_type(parse_module('#[version = "0.0.5"]\n' + text))
+    return module, module.function("main")
+
+
+def oracle(module: IRModule, *args: Any) -> list[np.ndarray]:
+    """What the interpreter gives, flat."""
+    return [np.asarray(x) for x in flat(Interpreter(module).run("main", *args))]
+
+
+def program(text: str, *args: Any) -> tuple[Program, list[np.ndarray]]:
+    """Function main, lowered, with its arguments, and the oracle's outputs."""
+    module, function = parsed(text)
+    lowered = lower_primitive(function)
+    expected = oracle(module, *args)
+    arrays = flat(args)
+    return Program(lowered, arrays, bind(lowered, arrays, expected)), expected
+
+
+def agree(found: np.ndarray, expected: np.ndarray, rtol: float, atol: float) -> bool:
+    """Equal dtype and shape; floats within the tolerance, everything else bit for bit."""
+    if found.dtype != expected.dtype or found.shape != expected.shape:
+        return False
+    if found.dtype.kind != "f":
+        return bool((found == expected).all())
+    with np.errstate(all="ignore"):
+        wide, right = found.astype("float64"), expected.astype("float64")
+        return bool(np.allclose(wide, right, rtol, atol, equal_nan=True))
+
+
+__all__ = [
+    "Evaluated",
+    "Library",
+    "Program",
+    "Runner",
+    "agree",
+    "bind",
+    "flat",
+    "oracle",
+    "parsed",
+    "primitive",
+    "program",
+    "type_of",
+]
