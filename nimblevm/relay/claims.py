@@ -8,55 +8,20 @@ comes out of them is checked then.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
-from nimblevm.errors import DivisionByZero, InvalidInputType, NimbleError, ShapeMismatch
-from nimblevm.relay import dims
-from nimblevm.relay.dims import Dim, DimVar
+from nimblevm.errors import InvalidInputType, NimbleError, ShapeMismatch
+from nimblevm.relay.dim_scope import DimScope
+from nimblevm.relay.dims import DimExpr, DimVar
 from nimblevm.relay.types import HAS_DIM, TensorType, TupleType, Type
 from nimblevm.relay.values import Value, describe, fits_kind
 
 Array = npt.NDArray[Any]
 Claim = tuple[Value, Type, str]  # value, type, the human name of the place
-
-
-class DimScope:
-    """The numbers of dim variables in one activation; looks into the enclosing ones."""
-
-    __slots__ = ("numbers", "parent")
-
-    def __init__(self, parent: DimScope | None = None) -> None:
-        self.numbers: dict[DimVar, int] = {}
-        self.parent = parent
-
-    def find(self, var: DimVar) -> int | None:
-        scope: DimScope | None = self
-        while scope is not None:
-            number = scope.numbers.get(var)
-            if number is not None:
-                return number
-            scope = scope.parent
-        return None
-
-    def value(self, dim: Dim) -> int | None:
-        """The number of a dim, None if a variable has none. A part that is undefined is a ShapeMismatch."""
-        if isinstance(dim, int):
-            return dim
-        if isinstance(dim, DimVar):
-            return self.find(dim)
-        env: MutableMapping[DimVar, int] = {}
-        for var in dims.free_vars(dim):
-            number = self.find(var)
-            if number is None:
-                return None
-            env[var] = number
-        try:
-            return dims.evaluate(dim, env)
-        except DivisionByZero as error:
-            raise ShapeMismatch(f"{dim!r}: {error}") from None
 
 
 def tensor_claims(claims: Iterable[Claim]) -> Iterator[tuple[Array, TensorType, str]]:
@@ -115,3 +80,25 @@ def has_claims(type_: Type | None) -> bool:
             case TupleType(fields=fields):
                 stack.extend(fields)
     return False
+
+
+def agrees(value: Value, type_: Type) -> bool:
+    """Whether an operator's result is what its relation says; nested tuples are as deep as the operator's result."""
+    match type_:
+        case TensorType(shape=shape, dtype=dtype):
+            return (
+                isinstance(value, np.ndarray)
+                and dtype_name(value) == dtype
+                and value.ndim == len(shape)
+                and all(
+                    isinstance(d, DimExpr) or d == n
+                    for d, n in zip(shape, value.shape, strict=True)
+                )
+            )
+        case TupleType(fields=fields):
+            return (
+                isinstance(value, tuple)
+                and len(value) == len(fields)
+                and all(agrees(v, t) for v, t in zip(value, fields, strict=True))
+            )
+    return True

@@ -31,41 +31,25 @@ from nimblevm.errors import (
     ValueKindError,
 )
 from nimblevm.relay import ir
-from nimblevm.relay.claims import DimScope, check, has_claims
+from nimblevm.relay.claims import agrees, check, has_claims
+from nimblevm.relay.dim_scope import DimScope
 from nimblevm.relay.dims import Dim, DimExpr, DimVar
+from nimblevm.relay.matching import matched
 from nimblevm.relay.op import Op, vm
-from nimblevm.relay.op.common import dtype_name
 from nimblevm.relay.op.concrete import ConcreteContext, concrete_type
 from nimblevm.relay.sharing import shared_nodes
 from nimblevm.relay.types import (
     HAS_DIM,
     FuncType,
-    TensorType,
-    TupleType,
     Type,
     free_dims,
     substitute,
 )
-from nimblevm.relay.values import ADTValue, Closure, RefValue, Value, describe, from_python
+from nimblevm.relay.values import ADTValue, Closure, Frame, RefValue, Value, describe, from_python
 
 Continuation = tuple[Any, ...]
 _MISSING = object()
 _NONE_SHARED: Mapping[ir.Expr, ir.Function] = MappingProxyType({})
-
-
-class Frame:
-    """One activation: values of variables and shared nodes, numbers of dims, the activation around it."""
-
-    __slots__ = ("dims", "function", "parent", "shared", "values")
-
-    def __init__(
-        self, function: ir.Function, parent: Frame | None, shared: Mapping[ir.Expr, ir.Function]
-    ) -> None:
-        self.function = function
-        self.parent = parent
-        self.shared = shared
-        self.values: dict[ir.Expr, Value] = {}
-        self.dims: DimScope = DimScope(parent.dims if parent is not None else None)
 
 
 class Interpreter:
@@ -140,7 +124,7 @@ class Interpreter:
                 self._relations.clear()
             expected = self._relations[key] = op.relation(ConcreteContext(op, known), known, attrs)
         result = op.reference(args, attrs, expected)
-        if not _agrees(result, expected):
+        if not agrees(result, expected):
             raise InternalError(
                 f"{op.name}: the reference gave {describe(result)}, the relation {expected!r}"
             )
@@ -150,27 +134,6 @@ class Interpreter:
 def param_type(var: ir.Var) -> Type | None:
     """The type of a variable: as written, else as inferred."""
     return var.type_annotation if ir.is_complete(var.type_annotation) else var.checked_type
-
-
-def _agrees(value: Value, type_: Type) -> bool:
-    match type_:
-        case TensorType(shape=shape, dtype=dtype):
-            return (
-                isinstance(value, np.ndarray)
-                and dtype_name(value) == dtype
-                and value.ndim == len(shape)
-                and all(
-                    isinstance(d, DimExpr) or d == n
-                    for d, n in zip(shape, value.shape, strict=True)
-                )
-            )
-        case TupleType(fields=fields):
-            return (
-                isinstance(value, tuple)
-                and len(value) == len(fields)
-                and all(_agrees(v, t) for v, t in zip(value, fields, strict=True))
-            )
-    return True
 
 
 class Machine:
@@ -342,7 +305,7 @@ class Machine:
     def _select(self, node: ir.Match) -> None:
         value = self.values.pop()
         for clause in node.clauses:
-            bound = _matched(clause.lhs, value)
+            bound = matched(clause.lhs, value)
             if bound is None:
                 continue
             # The claims of one clause are about one value: variables first get their numbers, then all is compared.
@@ -551,38 +514,6 @@ def _has_dims(type_: Type | None) -> bool:
 def place(node: ir.Node | None) -> str:
     """The start of a message: where a node stands in its source."""
     return f"{node.span}: " if node is not None and node.span is not None else ""
-
-
-def _matched(pattern: ir.Pattern, value: Value) -> list[tuple[ir.Var, Value]] | None:
-    """The bindings of a pattern that matches, else None. Iterative."""
-    bound: list[tuple[ir.Var, Value]] = []
-    stack: list[tuple[ir.Pattern, Value]] = [(pattern, value)]
-    while stack:
-        match stack.pop():
-            case (ir.PatternWildcard(), _):
-                pass
-            case (ir.PatternVar(var=var), part):
-                bound.append((var, part))
-            case (ir.PatternConstructor(constructor=wanted, patterns=patterns), part):
-                if (
-                    not isinstance(part, ADTValue)
-                    or part.constructor.belong_to is not wanted.belong_to
-                ):
-                    raise ValueKindError(
-                        f"a pattern of {wanted.belong_to.name_hint} meets {describe(part)}"
-                    )
-                if part.constructor.tag != wanted.tag:
-                    return None
-                stack.extend(reversed(list(zip(patterns, part.fields, strict=True))))
-            case (ir.PatternTuple(patterns=patterns), part):
-                if not isinstance(part, tuple) or len(part) != len(patterns):
-                    raise ValueKindError(
-                        f"a pattern of {len(patterns)} fields meets {describe(part)}"
-                    )
-                stack.extend(reversed(list(zip(patterns, part, strict=True))))
-            case (other, _):
-                raise InternalError(f"unknown pattern {type(other).__name__}")
-    return bound
 
 
 _DIM_FIELDS: dict[type, tuple[str, ...]] = {}

@@ -10,20 +10,18 @@ reference       RefValue
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from nimblevm import dtypes
 from nimblevm.errors import InvalidInput, InvalidInputType
-from nimblevm.relay.ir import Constructor, Function
+from nimblevm.relay.dim_scope import DimScope
+from nimblevm.relay.ir import Constructor, Expr, Function
 from nimblevm.relay.op.common import dtype_name
 from nimblevm.relay.types import FuncType, RefType, TensorType, TupleType, Type, TypeCall
-
-if TYPE_CHECKING:
-    from nimblevm.relay.interpreter import Frame
 
 Value = Any
 
@@ -37,6 +35,21 @@ class ADTValue:
 
     def __repr__(self) -> str:
         return text_of(self)
+
+
+class Frame:
+    """One activation: values of variables and shared nodes, numbers of dims, the activation around it."""
+
+    __slots__ = ("dims", "function", "parent", "shared", "values")
+
+    def __init__(
+        self, function: Function, parent: Frame | None, shared: Mapping[Expr, Function]
+    ) -> None:
+        self.function = function
+        self.parent = parent
+        self.shared = shared
+        self.values: dict[Expr, Value] = {}
+        self.dims: DimScope = DimScope(parent.dims if parent is not None else None)
 
 
 @dataclass(eq=False, repr=False, slots=True)

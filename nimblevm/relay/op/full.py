@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from nimblevm.errors import Unsupported
+from nimblevm.errors import DimOverflow, Unsupported
 from nimblevm.relay.dims import Dim
 from nimblevm.relay.op.cast import convert
 from nimblevm.relay.op.common import ALL, Array, Attrs, dtype_name, set_axes, shape_attr, tensor_of
@@ -42,6 +42,8 @@ def concrete_shape(op: str, shape: tuple[Dim, ...]) -> tuple[int, ...]:
     sizes = tuple(d for d in shape if not isinstance(d, DimExpr))
     if len(sizes) != len(shape):
         raise Unsupported(f"{op}: the reference needs a shape without unknown dims, got {shape}")
+    if any(size < 0 for size in sizes):
+        raise DimOverflow(f"{op}: a size of {sizes} is negative")
     return sizes
 
 

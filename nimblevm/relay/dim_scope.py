@@ -1,0 +1,43 @@
+"""The numbers that dim variables have while a program runs in the interpreter."""
+
+from __future__ import annotations
+
+from nimblevm.errors import DivisionByZero, ShapeMismatch
+from nimblevm.relay import dims
+from nimblevm.relay.dims import Dim, DimVar
+
+
+class DimScope:
+    """The numbers of dim variables in one activation; looks into the enclosing ones."""
+
+    __slots__ = ("numbers", "parent")
+
+    def __init__(self, parent: DimScope | None = None) -> None:
+        self.numbers: dict[DimVar, int] = {}
+        self.parent = parent
+
+    def find(self, var: DimVar) -> int | None:
+        scope: DimScope | None = self
+        while scope is not None:
+            number = scope.numbers.get(var)
+            if number is not None:
+                return number
+            scope = scope.parent
+        return None
+
+    def value(self, dim: Dim) -> int | None:
+        """The number of a dim, None if a variable has none. A part that is undefined is a ShapeMismatch."""
+        if isinstance(dim, int):
+            return dim
+        if isinstance(dim, DimVar):
+            return self.find(dim)
+        env: dict[DimVar, int] = {}
+        for var in dims.free_vars(dim):
+            number = self.find(var)
+            if number is None:
+                return None
+            env[var] = number
+        try:
+            return dims.evaluate(dim, env)
+        except DivisionByZero as error:
+            raise ShapeMismatch(f"{dim!r}: {error}") from None
