@@ -17,6 +17,7 @@ import numpy.typing as npt
 from nimblevm.errors import InvalidInputType, NimbleError, ShapeMismatch
 from nimblevm.relay.dim_scope import DimScope
 from nimblevm.relay.dims import DimExpr, DimVar
+from nimblevm.relay.op.common import dtype_name
 from nimblevm.relay.types import HAS_DIM, TensorType, TupleType, Type
 from nimblevm.relay.values import Value, describe, fits_kind
 
