@@ -42,7 +42,8 @@ class Generator:
         self.buffers.append(ir.Buffer("spread", pick(NAMES), "in", spread))
         self.buffers.append(ir.Buffer("index", "int64", "in", axes))
         self.buffers += [
-            ir.Buffer(f"out{k}", pick(NAMES), pick(["out", "scratch"]), axes) for k in range(2)
+            ir.Buffer(f"out{k}", pick(NAMES), "out" if k == 0 else pick(["out", "scratch"]), axes)
+            for k in range(2)
         ]
         self.outputs = [len(self.buffers) - 2, len(self.buffers) - 1]
         self.locals = [ir.Local(pick(NAMES), f"t{k}") for k in range(3)]
