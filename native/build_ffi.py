@@ -52,4 +52,5 @@ ffibuilder.set_source(
 )
 
 if __name__ == "__main__":
-    ffibuilder.compile(tmpdir=str(NATIVE.parent), verbose=True)
+    # The name that setuptools gives it too, so that there is one file and never a stale one.
+    ffibuilder.compile(tmpdir=str(NATIVE.parent), target="_native.abi3.so", verbose=True)

@@ -131,11 +131,14 @@ static const char *place(const converter *c, size_t i, place_text *place_out) {
   return place_out->text;
 }
 
+static const char *dtype_name(int32_t dtype) {
+  return (uint32_t)dtype < NVM_DTYPE_COUNT ? nvm_dtypes[dtype].name : "an unknown dtype";
+}
+
 static const char *describe_got(const converter *c, const nvm_arg *arg, char *text, size_t size) {
   switch (arg->kind) {
     case NVM_ARG_TENSOR:
-      snprintf(text, size, "a tensor of %s",
-               (uint32_t)arg->dtype < NVM_DTYPE_COUNT ? nvm_dtypes[arg->dtype].name : "?");
+      snprintf(text, size, "a tensor of %s, rank %u", dtype_name(arg->dtype), arg->rank);
       break;
     case NVM_ARG_INT:
       snprintf(text, size, arg->dtype == NVM_DTYPE_BOOL ? "a bool" : "the integer %lld",
@@ -147,10 +150,11 @@ static const char *describe_got(const converter *c, const nvm_arg *arg, char *te
     case NVM_ARG_ADT:
       if (arg->ctor == 0)
         snprintf(text, size, "a tuple of %u", arg->n_fields);
+      else if (arg->ctor < c->program->n_ctors)
+        snprintf(text, size, "%.60s of %.60s with %u fields", c->program->ctors[arg->ctor].name,
+                 c->program->adts[c->program->ctors[arg->ctor].adt].name, arg->n_fields);
       else
-        snprintf(text, size, "%.60s with %u fields",
-                 arg->ctor < c->program->n_ctors ? c->program->ctors[arg->ctor].name : "?",
-                 arg->n_fields);
+        snprintf(text, size, "unknown constructor %u", arg->ctor);
       break;
     default:
       snprintf(text, size, "a handle");
@@ -476,13 +480,14 @@ static int write_float(uint32_t dtype, double number, void *to) {
 static nvm_status check_int(const converter *c, size_t i, uint32_t dtype) {
   const nvm_arg *arg = &c->args[i];
   place_text where;
-  int is_bool = arg->dtype == NVM_DTYPE_BOOL;
-  if (arg->dtype != -1 && arg->dtype != (int32_t)dtype)
+  int wants_bool = dtype == NVM_DTYPE_BOOL, plain = arg->dtype == -1;
+  if (plain ? wants_bool
+            : arg->dtype != (int32_t)dtype) { /* a bool is no integer, nor the reverse */
+    char got[160];
     NVM_FAIL(NVM_INVALID_INPUT_TYPE, "%s: expected a scalar of %s, got %s", place(c, i, &where),
              nvm_dtypes[dtype].name,
-             is_bool                                  ? "a bool"
-             : (uint32_t)arg->dtype < NVM_DTYPE_COUNT ? nvm_dtypes[arg->dtype].name
-                                                      : "?");
+             plain ? describe_got(c, arg, got, sizeof got) : dtype_name(arg->dtype));
+  }
   int64_t number = arg->int_value;
   int fits = dtype == NVM_DTYPE_BOOL     ? number == 0 || number == 1
              : dtype == NVM_DTYPE_UINT64 ? number >= 0

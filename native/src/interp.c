@@ -716,7 +716,8 @@ nvm_status nvm_interpret(nvm_vm *vm) {
     }
     OP(Fatal) {
       const char *text = vm->program->notes[NVM_Fatal_note(pc)].text;
-      DO(nvm_fail(NVM_MATCH_FAILURE, "%s", *text ? text : "no clause of a match applies"));
+      status = nvm_fail(NVM_MATCH_FAILURE, "%s", *text ? text : "no clause of a match applies");
+      goto fault;
     }
     OP(LoadConst) {
       set_object(heap, &objs[NVM_LoadConst_dst(pc)],

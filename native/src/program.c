@@ -62,6 +62,9 @@ static nvm_status read_input(const input *in, uint64_t offset, size_t size, void
 static nvm_status check_digest(const void *data, size_t size, const uint8_t *expected,
                                const char *what, uint32_t index) {
   uint8_t got[32];
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+  return NVM_OK; /* else a coverage-guided fuzzer would never get past a digest */
+#endif
   nvm_sha256(data, size, got);
   if (memcmp(got, expected, sizeof got) != 0) {
     return nvm_fail(NVM_INVALID_EXECUTABLE,

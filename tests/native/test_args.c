@@ -44,7 +44,8 @@ static void test_tensors(uint32_t vector, uint32_t two) {
   expect(two, pair, 2, NVM_INVALID_INPUT,
          "parameter %y of @two: axis 0: expected 300 (?n, from parameter %x), got 200");
   arg = (nvm_arg){.kind = NVM_ARG_ADT, .ctor = CTOR_NIL};
-  expect(vector, &arg, 1, NVM_INVALID_INPUT_TYPE, "expected a tensor of float32, rank 1, got Nil");
+  expect(vector, &arg, 1, NVM_INVALID_INPUT_TYPE,
+         "expected a tensor of float32, rank 1, got Nil of List");
 }
 
 static void test_strides(uint32_t vector) {
@@ -63,7 +64,7 @@ static void test_numbers(uint32_t number, uint32_t flag, uint32_t half, uint32_t
   nvm_arg arg = int_arg(5);
   expect(number, &arg, 1, NVM_OK, NULL);
   expect(unboxed, &arg, 1, NVM_OK, NULL);
-  expect(flag, &arg, 1, NVM_INVALID_INPUT, "5 is out of range for bool");
+  expect(flag, &arg, 1, NVM_INVALID_INPUT_TYPE, "expected a scalar of bool, got the integer 5");
   arg.dtype = NVM_DTYPE_BOOL;
   arg.int_value = 1;
   expect(flag, &arg, 1, NVM_OK, NULL);
