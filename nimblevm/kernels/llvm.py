@@ -126,7 +126,7 @@ def build(kernels: Sequence[Kernel], target: str = "native") -> NativeCode | Non
         return None
     objects = [compile_text(text, info)]
     if link.undefined_symbols(objects[0]):
-        objects.append(compile_text(_support_text(info), info))
+        objects.append(compile_text(support_text(info), info))
     linked = link.link(objects, info.arch)
     if linked is None:
         _ir_only("no linker works (tried ld, ld.lld, cc and the ziglang package)")
@@ -184,7 +184,7 @@ def module_text(kernels: Sequence[Kernel], info: TargetInfo) -> tuple[str, tuple
     )
 
 
-def _support_text(info: TargetInfo) -> str:
+def support_text(info: TargetInfo) -> str:
     return f'target triple = "{_TRIPLES[info.arch]}"\n{link.SUPPORT}\nattributes #0 = {{ {_attributes(info)} }}\n'
 
 
@@ -222,4 +222,5 @@ def compile_text(text: str, info: TargetInfo) -> bytes:
 
 __all__ = [
     "HAVE_LLVM", "NativeCode", "TargetInfo", "build", "compile_text", "module_text", "parse_target",
+    "support_text",
 ]  # fmt: skip

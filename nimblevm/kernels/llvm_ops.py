@@ -109,7 +109,8 @@ class Helpers:
 
     def fmod(self) -> str:
         self.declare("i64", "llvm.ctlz.i64", ["i64", "i1"])
-        self.declare("i64", "llvm.umin.i64", ["i64", "i64"])
+        for name in ("llvm.smin.i64", "llvm.smax.i64"):
+            self.declare("i64", name, ["i64", "i64"])
         self.texts.setdefault("nvm_fmod", FMOD)
         return "nvm_fmod"
 
@@ -503,12 +504,20 @@ work:
   %my0 = and i64 %ay, 4503599627370495
   %xsub = icmp eq i64 %ex0, 0
   %ysub = icmp eq i64 %ey0, 0
-  %ex = select i1 %xsub, i64 1, i64 %ex0
-  %ey = select i1 %ysub, i64 1, i64 %ey0
+  %ex1 = select i1 %xsub, i64 1, i64 %ex0
+  %ey1 = select i1 %ysub, i64 1, i64 %ey0
   %mx1 = or i64 %mx0, 4503599627370496
   %my1 = or i64 %my0, 4503599627370496
-  %mx = select i1 %xsub, i64 %mx0, i64 %mx1
-  %my = select i1 %ysub, i64 %my0, i64 %my1
+  %mx2 = select i1 %xsub, i64 %mx0, i64 %mx1
+  %my2 = select i1 %ysub, i64 %my0, i64 %my1
+  %zx = call i64 @llvm.ctlz.i64(i64 %mx2, i1 false)
+  %zy = call i64 @llvm.ctlz.i64(i64 %my2, i1 false)
+  %sx = sub i64 %zx, 11
+  %sy = sub i64 %zy, 11
+  %mx = shl i64 %mx2, %sx
+  %my = shl i64 %my2, %sy
+  %ex = sub i64 %ex1, %sx
+  %ey = sub i64 %ey1, %sy
   br label %loop
 loop:
   %m = phi i64 [ %mx, %work ], [ %next, %step ]
@@ -532,8 +541,12 @@ pack:
   %zeros = call i64 @llvm.ctlz.i64(i64 %r, i1 false)
   %want = sub i64 %zeros, 11
   %room = sub i64 %ey, 1
-  %shift = call i64 @llvm.umin.i64(i64 %want, i64 %room)
-  %mant = shl i64 %r, %shift
+  %shift = call i64 @llvm.smin.i64(i64 %want, i64 %room)
+  %up = call i64 @llvm.smax.i64(i64 %shift, i64 0)
+  %down0 = sub i64 0, %shift
+  %down = call i64 @llvm.smax.i64(i64 %down0, i64 0)
+  %raised = shl i64 %r, %up
+  %mant = lshr i64 %raised, %down
   %exp = sub i64 %ey, %shift
   %implicit = lshr i64 %mant, 52
   %normal = icmp ne i64 %implicit, 0

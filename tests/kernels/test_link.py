@@ -1,0 +1,71 @@
+"""Linking: freestanding, the support functions, and no linker at all."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import pytest
+
+from nimblevm.kernels import link, llvm
+
+INFO = llvm.TargetInfo("x86_64", ())
+CALLER = """
+target triple = "x86_64-unknown-linux-gnu"
+declare ptr @{name}({params})
+define ptr @run(ptr %d, ptr %s, i64 %n) {{
+  %r = call ptr @{name}({args})
+  ret ptr %r
+}}
+"""
+CALLS = {
+    "memcpy": ("ptr, ptr, i64", "ptr %d, ptr %s, i64 %n"),
+    "memmove": ("ptr, ptr, i64", "ptr %d, ptr %s, i64 %n"),
+    "memset": ("ptr, i32, i64", "ptr %d, i32 300, i64 %n"),
+}
+
+
+def caller(name: str) -> bytes:
+    params, args = CALLS[name]
+    return llvm.compile_text(CALLER.format(name=name, params=params, args=args), INFO)
+
+
+@pytest.mark.parametrize("name", sorted(CALLS))
+def test_support_functions(name: str, tmp_path: Path) -> None:
+    """What LLVM may call is there, and does what the C library's does."""
+    needs = caller(name)
+    assert link.undefined_symbols(needs) == (name,)
+    linked = link.link([needs, llvm.compile_text(llvm.support_text(INFO), INFO)], "x86_64")
+    assert linked is not None
+    elf, linker = linked
+    assert linker
+    assert link.undefined_symbols(elf) == ()
+    (tmp_path / "out.so").write_bytes(elf)
+    run = ctypes.CDLL(str(tmp_path / "out.so")).run
+    run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+    run.restype = ctypes.c_void_p
+    start = bytes(range(100))
+    for count in (0, 1, 7, 50):
+        for to, of in ((0, 40), (10, 3), (3, 10)):
+            memory = (ctypes.c_char * 100).from_buffer_copy(start)
+            base = ctypes.addressof(memory)
+            if name == "memcpy" and abs(to - of) < count:
+                continue
+            assert run(base + to, base + of, count) == base + to
+            moved = bytes([300 & 255]) * count if name == "memset" else start[of : of + count]
+            assert bytes(memory) == start[:to] + moved + start[to + count :]
+
+
+def test_undefined_symbols_are_not_linked() -> None:
+    assert link.link([caller("memset")], "x86_64") is None
+
+
+def test_no_linker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert link.link([caller("memset")], "x86_64") is None
+
+
+def test_equal_objects_give_equal_bytes() -> None:
+    objects = [caller("memcpy"), llvm.compile_text(llvm.support_text(INFO), INFO)]
+    assert link.link(objects, "x86_64") == link.link(objects, "x86_64")
