@@ -1,0 +1,74 @@
+"""Mutants are refused with InvalidExecutable, or run within limits; under ASan and UBSan, without machine code."""
+
+from __future__ import annotations
+
+import random
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nimblevm.bytecode.executable import load
+from nimblevm.bytecode.serialize import ALIGNMENT, CONSTANTS, FIXED_HEADER_SIZE
+from nimblevm.errors import InvalidExecutable
+from tests.bytecode.forge import split
+from tests.fuzz import corpus
+from tests.fuzz.mutate import mutants
+
+HERE = Path(__file__).parent
+RUNNER = HERE.parent.parent / "native" / "build-mutants" / "mutants"
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def files() -> dict[str, bytes]:
+    return {**corpus.compiled(), "control": corpus.assembled()["control"]}
+
+
+@pytest.fixture(scope="module")
+def runner() -> Path:
+    subprocess.run(["make", "-s", "-C", str(HERE), "mutants"], check=True)
+    return RUNNER
+
+
+def test_10_000_mutants_of_three_files(runner: Path, files: dict[str, bytes]) -> None:
+    """The runner aborts on anything but a load error of the allowed kinds; a sanitizer report aborts it too."""
+    per_file = 10_000 // len(files) + 1
+    total = past = 0
+    for number, (name, data) in enumerate(files.items()):
+        process = subprocess.Popen(
+            [str(runner)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        stream = b"".join(
+            struct.pack("<Q", len(m)) + m for m in mutants(data, per_file, seed=number)
+        )
+        out, err = process.communicate(stream, timeout=600)
+        assert process.returncode == 0, f"{name}, seed {number}: {err.decode()[-4000:]}"
+        count, structure, code, calls, returned = map(int, out.split())
+        print(
+            f"{name}: {count} mutants, {structure} past structure, {code} past code, {calls} calls, {returned} returned"
+        )
+        assert count == per_file
+        assert returned > 0
+        total += count
+        past += structure
+    assert total >= 10_000
+    assert past >= 0.6 * total
+
+
+def test_flips_without_repaired_digests_are_refused(files: dict[str, bytes]) -> None:
+    generator = random.Random(11)
+    for data in files.values():
+        header, _ = split(data)
+        end = FIXED_HEADER_SIZE + struct.unpack_from("<Q", data, 16)[0]
+        start = end + -end % ALIGNMENT + header["sections"][CONSTANTS][1]
+        inside = range(start, start + header["sections"][CONSTANTS][2])
+        for _ in range(3000):
+            at = generator.randrange(len(data))
+            if at in inside:
+                continue
+            flipped = bytearray(data)
+            flipped[at] ^= 1 << generator.randrange(8)
+            with pytest.raises(InvalidExecutable):
+                load(bytes(flipped), native=False)
