@@ -13,6 +13,7 @@ from nimblevm.relay.dims import Dim, DimVar
 from nimblevm.relay.infer_functions import FunctionInference
 from nimblevm.relay.infer_patterns import PatternTyper
 from nimblevm.relay.infer_recognise import same_unknowns
+from nimblevm.relay.infer_refs import RefClaims
 from nimblevm.relay.instantiate import Instantiation
 from nimblevm.relay.ir import (
     Call,
@@ -65,8 +66,8 @@ def constructor_type(constructor: Constructor, definition: TypeData) -> FuncType
 class Inference(FunctionInference):
     """The state of inference over one module."""
 
-    def __init__(self, module: IRModule) -> None:
-        super().__init__(Solver(self._bound))
+    def __init__(self, module: IRModule, refs: RefClaims | None = None) -> None:
+        super().__init__(Solver(self._bound, refs))
         self.module = module
         self.type_args: dict[Call, tuple[Type, ...]] = {}
         self._globals: dict[GlobalVar, FuncType] = {}
@@ -534,11 +535,9 @@ class Inference(FunctionInference):
         self._finish(node, self._type_ref_create)
 
     def _type_ref_create(self, node: RefCreate) -> Type:
-        # Later writes may store other sizes: only an annotation claims an unknown dim of the
-        # content.
-        return RefType(
-            self.solver.forget_dims(self.solver.resolve(self.types[node.value]), static=False)
-        )
+        # Later writes may store other sizes: only an annotation claims an unknown dim of a content.
+        content = self.solver.resolve(self.types[node.value])
+        return RefType(self.solver.forget_dims(self.solver.refs.claim(content), static=False))
 
     def _enter_ref_read(self, node: RefRead) -> None:
         self._stack.extend(((self._leave_ref_read, node), node.ref))
@@ -564,7 +563,11 @@ class Inference(FunctionInference):
 
     def _leave_ref_write(self, node: RefWrite) -> None:
         try:
-            self.solver.flow(self.types[node.value], self._content(node, node.ref))
+            solver = self.solver
+            content = solver.resolve(self._content(node, node.ref))
+            value = solver.resolve(self.types[node.value])
+            if not solver.refs.settle(content, value):
+                solver.flow(value, content)
         except TypeMismatch as mismatch:
             notes = [self._note(node.value), self._note(node.ref)]
             raise self._error(f"{mismatch.reason}, for what the ref holds", node, notes) from None

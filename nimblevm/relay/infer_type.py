@@ -21,9 +21,13 @@ What inference can't decide about dims is allowed here; insert_checks makes it a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from nimblevm.errors import RelayTypeError
 from nimblevm.relay.analysis import global_calls
 from nimblevm.relay.infer_engine import Inference, constructor_type
 from nimblevm.relay.infer_rebuild import Rebuilder
+from nimblevm.relay.infer_refs import RefClaims
 from nimblevm.relay.ir import Expr, Function, GlobalVar, IRModule, is_complete
 from nimblevm.relay.types import FuncType, Type
 
@@ -34,14 +38,7 @@ def infer_type(mod: IRModule) -> IRModule:
     Raises RelayTypeError, whose message shows every place involved, what was expected and what
     came.
     """
-    engine = Inference(mod)
-    for var, function in mod.functions.items():
-        engine.declare(var, function)
-    for var in _by_dependency(mod):
-        engine.define(var, mod.function(var))
-    for var, function in mod.functions.items():
-        if _signed(function):
-            engine.define(var, function)
+    engine = _inferred(mod, _infer_functions)
     rebuilder = _rebuilt(engine)
     result = mod.shallow_copy()
     for var, function in mod.functions.items():
@@ -56,10 +53,13 @@ def infer_expr(expr: Expr, mod: IRModule | None = None) -> Expr:
 
     The functions of `mod` must have written (or inferred) signatures where `expr` calls them.
     """
-    engine = Inference(mod if mod is not None else IRModule())
-    for var, function in engine.module.functions.items():
-        engine.declare(var, function)
-    engine.run(expr)
+
+    def work(engine: Inference) -> None:
+        for var, function in engine.module.functions.items():
+            engine.declare(var, function)
+        engine.run(expr)
+
+    engine = _inferred(mod if mod is not None else IRModule(), work)
     return _rebuilt(engine).of(expr)
 
 
@@ -83,6 +83,33 @@ def signature(var: GlobalVar, mod: IRModule) -> FuncType:
         raise ValueError(f"@{var.name_hint} has no complete signature; run infer_type first")
     assert function.ret_type is not None
     return FuncType([p for p in params if p], function.ret_type, function.type_params)
+
+
+def _infer_functions(engine: Inference) -> None:
+    mod = engine.module
+    for var, function in mod.functions.items():
+        engine.declare(var, function)
+    for var in _by_dependency(mod):
+        engine.define(var, mod.function(var))
+    for var, function in mod.functions.items():
+        if _signed(function):
+            engine.define(var, function)
+
+
+def _inferred(mod: IRModule, work: Callable[[Inference], None]) -> Inference:
+    """An engine that has done its work; again with fewer claims of refs as long as one was untrue."""
+    refs = RefClaims()
+    while True:
+        engine = Inference(mod, refs)
+        try:
+            work(engine)
+        except RelayTypeError:
+            # The error may be the consequence of such a claim.
+            if not refs.conflicts:
+                raise
+        if not refs.conflicts:
+            return engine
+        refs = refs.weakened()
 
 
 def _rebuilt(engine: Inference) -> Rebuilder:

@@ -13,6 +13,7 @@ from nimblevm.relay.types import (
     HAS_TYPE_VAR,
     FuncType,
     IncompleteType,
+    RefType,
     TensorType,
     TupleType,
     Type,
@@ -124,6 +125,10 @@ class Instantiation:
                         continue
                 if have is not want:
                     check_structure(have, want, path)
+                if isinstance(have, RefType) and isinstance(want, RefType):
+                    content = solver.resolve(have.value)
+                    if solver.refs.settle(content, solver.resolve(want.value)):
+                        continue
                 inside = certain and isinstance(want, TupleType)
                 pairs = list(zip(parts(have), parts(want), strict=True))
                 # The parts of a function type but the last are parameters.

@@ -21,6 +21,7 @@ from collections.abc import Callable
 
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim, DimExpr, DimVar
+from nimblevm.relay.infer_refs import RefClaims
 from nimblevm.relay.text import dim_text, type_text
 from nimblevm.relay.types import (
     HAS_DIM,
@@ -76,10 +77,16 @@ class Solver:
     fresh   unknowns made since the caller last cleared the list
     type_arg_holes  type arguments that the arguments of a call left open
     bottom  results of functions whose recursion has no type yet; used_bottom: those asked for
+    refs    what refs may claim of their contents
     on_bind called with each hole that is bound
     """
 
-    def __init__(self, on_bind: Callable[[IncompleteType], None] = lambda hole: None) -> None:
+    def __init__(
+        self,
+        on_bind: Callable[[IncompleteType], None] = lambda hole: None,
+        refs: RefClaims | None = None,
+    ) -> None:
+        self.refs = refs if refs is not None else RefClaims()
         self.binding: dict[Type, Type] = {}
         self.rigid: dict[DimVar, int] = {}
         self.fresh: list[DimVar] = []
@@ -308,6 +315,10 @@ class Solver:
             pairs.append((found.ret_type, wanted.ret_type, (*path, "result")))
             return pairs
         check_structure(found, wanted, path)
+        if isinstance(found, RefType) and isinstance(wanted, RefType):
+            content, other = self.resolve(found.value), self.resolve(wanted.value)
+            if self.refs.settle(content, other):
+                return []
         return [
             (f, w, (*path, part_name(found, i)))
             for i, (f, w) in enumerate(zip(parts(found), parts(wanted), strict=True))
@@ -354,6 +365,10 @@ class Solver:
     ) -> None:
         """One step of `join`: combine the parts if they are joined already, else ask for them."""
         check_structure(x, y, path)
+        if isinstance(x, RefType) and isinstance(y, RefType):
+            contents = self.resolve(x.value), self.resolve(y.value)
+            self.refs.settle(*contents)
+            self.refs.settle(*reversed(contents))
         below = list(zip(parts(x), parts(y), strict=True))
         waiting = [
             (f, w, (*path, part_name(x, i))) for i, (f, w) in enumerate(below) if (f, w) not in done

@@ -280,6 +280,47 @@ def test_refs_forget_unknown_dims_and_keep_dtype_and_rank() -> None:
     refused(start + 'ref_write(%r, cast(%x, dtype="int32")) }', "dtype")
 
 
+def test_a_ref_keeps_static_dims_until_another_size_may_be_stored() -> None:
+    keep = """def @main(%x: Tensor[(3, 4), float32]) {
+  let %r = ref(%x);
+  let %u = ref_write(%r, tanh(%x));
+  ref_read(%r)
+}"""
+    assert text_of(keep) == "Tensor[(3, 4), float32]"
+    grow = """def @main(%x: Tensor[(1, 4), float32], %y: Tensor[(5), float32]) {
+  let %r = ref(%x);
+  let %s = ref(%y);
+  let %u = ref_write(%r, concatenate((ref_read(%r), %x), axis=0));
+  (ref_read(%r), ref_read(%s))
+}"""
+    assert text_of(grow) == "(Tensor[(?, 4), float32], Tensor[(5), float32])"
+
+
+def test_a_ref_that_is_stored_to_through_an_alias() -> None:
+    alias = """def @set(%r: ref(Tensor[(?), float32]), %x: Tensor[(?), float32]) { ref_write(%r, %x) }
+def @main(%c: bool, %x: Tensor[(3), float32], %y: Tensor[(?), float32]) {
+  let %r = ref(%x);
+  let %u = @set(%r, %y);
+  ref_read(%r)
+}"""
+    assert text_of(alias) == "Tensor[(?), float32]"
+    joined = """def @main(%c: bool, %x: Tensor[(3), float32], %y: Tensor[(4), float32]) {
+  let %r = ref(%x);
+  let %s = ref(%y);
+  let %t = if (%c) { %r } else { %s };
+  let %u = ref_write(%t, %y);
+  (ref_read(%r), ref_read(%s), ref_read(%t))
+}"""
+    assert text_of(joined) == ("(Tensor[(?), float32], Tensor[(?), float32], Tensor[(?), float32])")
+
+
+def test_an_annotated_ref_holds_what_is_written() -> None:
+    start = """def @main(%x: Tensor[(3), float32], %y: Tensor[(4), float32]) {
+  let %r: ref(Tensor[(3), float32]) = ref(%x);
+  """
+    refused(start + "ref_write(%r, %y)\n}", "expected 3, got 4", "for what the ref holds")
+
+
 def test_closure_results_are_claims() -> None:
     mod = typed(
         """def @main(%f: fn (Tensor[(?, 4), float32]) -> Tensor[(?, 4), float32],
