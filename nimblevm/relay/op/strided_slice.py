@@ -4,9 +4,10 @@
 
 begin, end and strides are about the axes in `axes` (None: the first ones); axes that are not named stay
 whole. Negative begin and end count from the end of the axis, then both are clamped to it, as in Python; a
-slice that ends before it begins is empty. slice_mode "size": end holds sizes instead (-1: to the end),
-strides are not used. data: any dtype, rank >= 1; result: data's dtype. Attrs: begin, end, strides
-(default 1 each, not 0), slice_mode, axes. Source: Relay's strided_slice.
+slice that ends before it begins is empty, and an end of 2**31 - 1 or more (-2**31 + 1 or less for a
+negative stride) is the end. slice_mode "size": end holds sizes instead (-1: to the end), strides are not
+used. data: any dtype, rank >= 1; result: data's dtype. Attrs: begin, end, strides (default 1 each, not
+0), slice_mode, axes. Source: Relay's strided_slice.
 Differs from numpy: none (an end before begin is an error in TVM).
 """
 
@@ -39,6 +40,10 @@ class StridedSliceAttrs(Attrs):
         Attrs.__post_init__(self)
 
 
+# What programs write for "to the end"; read as that, it keeps the size a simple expression of the axis.
+FAR = 2**31 - 1
+
+
 def slice_of(attrs: StridedSliceAttrs, position: int) -> tuple[int, int | None, int]:
     """(begin, end or None for "to the end", stride) of the entry at `position`, with slice_mode resolved."""
     begin, end = attrs.begin[position], attrs.end[position]
@@ -47,22 +52,35 @@ def slice_of(attrs: StridedSliceAttrs, position: int) -> tuple[int, int | None, 
         stop = None if end < 0 or (begin < 0 <= begin + end) else begin + end
         return begin, stop, 1
     strides = attrs.strides or ()
-    return begin, end, strides[position] if position < len(strides) else 1
+    stride = strides[position] if position < len(strides) else 1
+    beyond = end >= FAR if stride > 0 else end <= -FAR
+    return begin, None if beyond else end, stride
 
 
 def start_of(size: Dim, begin: int, stride: int) -> Dim:
-    """The first index of the slice, clamped to [0, size], or to [-1, size - 1] for a negative stride."""
+    """The first index that a slice reads, clamped to [0, size], or to [-1, size - 1] for a negative stride."""
     low, high = (0, size) if stride > 0 else (-1, dims.sub(size, 1))
     position = begin if begin >= 0 else dims.add(size, begin)
     return dims.max_(dims.min_(position, high), low)
 
 
 def slice_size(size: Dim, begin: int, end: int | None, stride: int) -> Dim:
-    """The number of elements that a slice keeps of an axis."""
-    start = start_of(size, begin, stride)
-    stop = size if end is None else start_of(size, end, stride)
-    length = dims.sub(stop, start) if stride > 0 else dims.sub(start, stop)
+    """The number of elements that a slice keeps of an axis.
+
+    Of the clamps of `start_of` only those are written that matter for the length, so that x[1:] is max(n - 1, 0).
+    """
     step = abs(stride)
+    if stride > 0 and end is None and begin < 0:
+        length = dims.min_(size, -begin)
+    elif stride > 0:
+        start = begin if begin >= 0 else dims.max_(dims.add(size, begin), 0)
+        stop = size if end is None else dims.min_(size, end) if end >= 0 else dims.add(size, end)
+        length = dims.sub(stop, start)
+    else:
+        last = dims.sub(size, 1)
+        start = dims.min_(begin, last) if begin >= 0 else dims.add(size, begin)
+        stop = -1 if end is None else end if end >= 0 else dims.max_(dims.add(size, end), -1)
+        length = dims.sub(start, stop)
     return dims.max_(dims.floordiv(dims.add(length, step - 1), step), 0)
 
 

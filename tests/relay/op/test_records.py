@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 
 import numpy as np
@@ -21,6 +22,7 @@ from nimblevm.relay.op.dense import DenseAttrs
 from nimblevm.relay.op.reduce import ArgReduceAttrs, ReduceAttrs
 from nimblevm.relay.op.registry import Effect, Op, OpPattern
 from nimblevm.relay.op.reshape import ReshapeAttrs
+from nimblevm.relay.op.strided_slice import StridedSliceAttrs, slice_of, slice_size
 from nimblevm.relay.op.take import TakeAttrs
 from nimblevm.relay.types import TensorType, TupleType, Type
 from tests.relay.op.cases import WITHOUT_CASES, Case, case_strategy, cases, generate
@@ -258,3 +260,20 @@ def test_demands_are_decided_by_name() -> None:
         )
     with pytest.raises(ShapeMismatch, match="broadcast"):
         compute("add", np.zeros((2,), "float32"), np.zeros((3,), "float32"))
+
+
+def test_slice_sizes_are_python_s() -> None:
+    ends = [None, *range(-6, 7)]
+    for size in range(5):
+        for begin, end, stride in itertools.product(range(-6, 7), ends, (1, 2, 3, -1, -2)):
+            expected = len(range(size)[slice(begin, end, stride)])
+            assert slice_size(size, begin, end, stride) == expected
+
+
+def test_slice_sizes_of_unknown_axes_stay_simple() -> None:
+    n = DimVar("n")
+    assert slice_size(n, 0, None, 1) is n
+    assert slice_size(n, 1, None, 1) is slice_size(n, 0, -1, 1)
+    assert slice_size(n, -1, None, -1) is n
+    assert slice_of(StridedSliceAttrs((1,), (2**31 - 1,)), 0) == (1, None, 1)
+    assert slice_of(StridedSliceAttrs((-1,), (-(2**31),), (-1,)), 0) == (-1, None, -1)

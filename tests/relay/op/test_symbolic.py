@@ -64,10 +64,16 @@ def test_in_a_program(op: Op) -> None:
             same(got, expected)
             # The inferred dims are true: they are compared with the value once more, parameters first.
             main = mod.function("main")
-            claims = [(v, p.checked_type, p.name_hint) for v, p in zip(case.inputs, main.params, strict=True)]
+            claims = [
+                (v, p.checked_type, p.name_hint)
+                for v, p in zip(case.inputs, main.params, strict=True)
+            ]
             check([*claims, (got, main.body.body.fields[0].checked_type, "result")], DimScope())
             if not unknown:
-                assert main.body.body.fields[0].checked_type is concrete_type(got) or op.name == "arange"
+                assert (
+                    main.body.body.fields[0].checked_type is concrete_type(got)
+                    or op.name == "arange"
+                )
 
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
