@@ -23,7 +23,7 @@ from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim, DimExpr, DimVar
 from nimblevm.relay.ir import Call, Constant, Expr, Function, Let, Tuple, TupleGetItem, Var
 from nimblevm.relay.op.registry import Op
-from nimblevm.relay.types import TensorType, Type, free_dims, substitute
+from nimblevm.relay.types import TensorType, Type, substitute
 
 
 @dataclass(frozen=True, slots=True)

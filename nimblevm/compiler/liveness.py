@@ -145,9 +145,9 @@ class Liveness:
 def analyse(function: Function, order: list[Block], kernels: KernelTable) -> Liveness:
     """Last uses, aliases and needed dims of a function. Linear."""
     result = Liveness()
-    last: dict[Var, int] = {p: 0 for p in function.params}
+    last: dict[Var, int] = dict.fromkeys(function.params, 0)
     last_block: dict[Var, Block] = {}
-    home: dict[Var, int] = {p: 0 for p in function.params}
+    home: dict[Var, int] = dict.fromkeys(function.params, 0)
 
     def use(var: Var, position: int, block: Block) -> None:
         root = result.root.get(var, var)

@@ -9,8 +9,8 @@ from nimblevm import dtypes
 from nimblevm.bytecode.isa import NO_REGISTER
 from nimblevm.compiler.code_buffer import Label
 from nimblevm.compiler.dim_emit import INT_BIT
-from nimblevm.compiler.op_class import ARITHMETIC, COMPARISON, OpClass, class_of
 from nimblevm.compiler.liveness import never_read
+from nimblevm.compiler.op_class import ARITHMETIC, COMPARISON, OpClass, class_of
 from nimblevm.compiler.rewrite import type_of
 from nimblevm.errors import CompileError
 from nimblevm.kernels.lower import IntParam

@@ -56,7 +56,6 @@ from nimblevm.relay.types import (
     Type,
     TypeVar,
     free_dims,
-    free_type_vars,
     scalar_type,
     value_tensors,
 )

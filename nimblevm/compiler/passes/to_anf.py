@@ -17,20 +17,19 @@ from __future__ import annotations
 
 import dataclasses
 
-from nimblevm.errors import CompileError
-from nimblevm.compiler.block_tree import BlockTree
 from nimblevm.compiler.pass_base import Pass, PassContext
+from nimblevm.compiler.placement import Placement, is_leaf, sub_roots
 from nimblevm.compiler.rewrite import (
     fresh_var,
     is_primitive,
     make_lets,
     map_functions,
-    postorder,
     type_of,
     typed,
     with_body,
     with_children,
 )
+from nimblevm.errors import CompileError
 from nimblevm.relay.ir import (
     Call,
     Clause,
@@ -40,7 +39,6 @@ from nimblevm.relay.ir import (
     GlobalVar,
     If,
     IRModule,
-    Leaf,
     Let,
     Match,
     PatternVar,
@@ -50,48 +48,6 @@ from nimblevm.relay.ir import (
 )
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import FuncType, Type, TypeCall
-
-
-def _sub_roots(node: Expr) -> tuple[Expr, ...]:
-    """The subexpressions of a node that are blocks of their own."""
-    match node:
-        case If():
-            return (node.true_branch, node.false_branch)
-        case Match():
-            return tuple(c.rhs for c in node.clauses)
-        case Function():
-            return (node.body,)
-    return ()
-
-
-def _is_leaf(node: Expr) -> bool:
-    return isinstance(node, Leaf) or is_primitive(node)
-
-
-class _Placement:
-    """home[node]: the block in which a node is evaluated; sub[node]: the blocks that hang on it."""
-
-    def __init__(self, root: Expr) -> None:
-        self.tree = BlockTree()
-        self.home: dict[Expr, int] = {root: 0}
-        self.sub: dict[Expr, list[int]] = {}
-        for node in reversed(postorder(root)):
-            if _is_leaf(node):
-                continue
-            here = self.home[node]
-            roots = _sub_roots(node)
-            if roots:
-                self.sub[node] = [self.tree.add(here) for _ in roots]
-            for child in children(node)[: len(children(node)) - len(roots)]:
-                self._use(child, here)
-            for child, block in zip(roots, self.sub.get(node, ()), strict=True):
-                self._use(child, block)
-
-    def _use(self, node: Expr, block: int) -> None:
-        if not _is_leaf(node):
-            known = self.home.get(node)
-            self.home[node] = block if known is None else self.tree.common(known, block)
-
 
 # States of a node on the work stack.
 _EVAL, _FINISH, _LET_BODY, _LET_END, _OPEN, _CLOSE = range(6)
@@ -103,7 +59,7 @@ class _Normalizer:
     def __init__(self, root: Expr, mod: IRModule) -> None:
         self.root = root
         self.mod = mod
-        place = _Placement(root)
+        place = Placement(root)
         self.home, self.sub = place.home, place.sub
         self.bindings: dict[int, list[tuple[Var, Expr]]] = {0: []}
         self.atom: dict[Expr, Expr] = {}
@@ -122,11 +78,11 @@ class _Normalizer:
             elif state == _OPEN:
                 self._open(node, index)
             elif state == _CLOSE:
-                self._close(self.sub[node][index], _sub_roots(node)[index])
+                self._close(self.sub[node][index], sub_roots(node)[index])
             elif isinstance(node, Let) and state == _LET_BODY:
                 self._rename(node.var, self.atom_of(node.value), self.home[node])
                 hint = self.hint.pop(node, None)
-                if hint is not None and node.body not in self.atom and not _is_leaf(node.body):
+                if hint is not None and node.body not in self.atom and not is_leaf(node.body):
                     self.hint.setdefault(node.body, hint)
                 stack += ((node, _LET_END, 0), (node.body, _EVAL, 0))
             elif isinstance(node, Let):
@@ -136,18 +92,18 @@ class _Normalizer:
 
     def atom_of(self, node: Expr) -> Expr:
         """The variable or leaf that stands for an evaluated node."""
-        return self.atom.get(node, node) if _is_leaf(node) else self.atom[node]
+        return self.atom.get(node, node) if is_leaf(node) else self.atom[node]
 
     def _eval(self, node: Expr, stack: list[tuple[Expr, int, int]]) -> None:
-        if _is_leaf(node) or node in self.atom:
+        if is_leaf(node) or node in self.atom:
             return
         if isinstance(node, Let):
-            if not _is_leaf(node.value):
+            if not is_leaf(node.value):
                 self.hint.setdefault(node.value, node.var)
             stack += ((node, _LET_BODY, 0), (node.value, _EVAL, 0))
             return
         stack.append((node, _FINISH, 0))
-        roots = _sub_roots(node)
+        roots = sub_roots(node)
         for index in reversed(range(len(roots))):
             self.bindings[self.sub[node][index]] = []
             stack += ((node, _CLOSE, index), (roots[index], _EVAL, 0), (node, _OPEN, index))

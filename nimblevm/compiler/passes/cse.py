@@ -1,0 +1,71 @@
+"""Compute equal expressions once.
+
+before:  tanh(%x) * tanh(%x)                  (two nodes)
+after:   %0 = tanh(%x); %0 * %0               (one node, which to_anf evaluates once)
+
+Two operator calls, tuples or fields are equal if operator, attributes and operands are. Only operators that can't fail, and only where the
+earlier one stands in a block around the later one, so that nothing is computed on a path that did not compute it before.
+
+Needs: inferred types. Keeps: them. Cost: O(n log n).
+"""
+
+from __future__ import annotations
+
+from nimblevm.compiler.pass_base import Pass, PassContext
+from nimblevm.compiler.placement import Placement
+from nimblevm.compiler.rewrite import Rewriter, map_functions, type_of, with_body
+from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Tuple, TupleGetItem
+from nimblevm.relay.op.registry import Effect, Op
+
+
+class _Merger(Rewriter):
+    def __init__(self, root: Expr) -> None:
+        super().__init__()
+        self.place = Placement(root)
+        self.found: dict[object, tuple[int, Expr]] = {}
+
+    def visit(self, node: Expr, new: Expr) -> Expr:
+        key = _key(new)
+        home = self.place.home.get(node)
+        if key is None or home is None:
+            return new
+        known = self.found.get(key)
+        if known is not None and known[1].checked_type is new.checked_type:
+            outer, earlier = known
+            if self.place.tree.common(outer, home) == outer:
+                return earlier
+        self.found[key] = (home, new)
+        return new
+
+
+def _operand(node: Expr) -> object:
+    if isinstance(node, Constant) and node.data.size == 1:
+        return (node.data.dtype.name, node.data.shape, node.data.tobytes())
+    return node
+
+
+def _key(node: Expr) -> object:
+    match node:
+        case Call(op=Op() as op):
+            if op.name.startswith(("vm.", "memory.")):
+                return None
+            if op.effect_of(tuple([type_of(a) for a in node.args]), node.attrs) is Effect.MAY_FAIL:
+                return None
+            return (op, node.attrs, tuple([_operand(a) for a in node.args]))
+        case Tuple():
+            return ("tuple", tuple([_operand(f) for f in node.fields]))
+        case TupleGetItem():
+            return ("get", node.tuple_value, node.index)
+    return None
+
+
+def _merge(function: Function) -> Function:
+    return with_body(function, _Merger(function.body).rewrite(function.body))
+
+
+def cse(mod: IRModule, ctx: PassContext) -> IRModule:
+    """See the module's docstring."""
+    return map_functions(mod, _merge)
+
+
+CSE = Pass("cse", cse)

@@ -1,0 +1,154 @@
+"""Algebraic rewrites that change neither a bit of a result nor its type.
+
+before:  let %t = (%x * 1f, %y); reshape(%t.0, newshape=[2, 4])          (%x: Tensor[(2, 4), float32])
+after:   let %t = (%x, %y); %x
+
+x * 1, x / 1, x - 0, and of integers x + 0, x | 0, x * 1; casts, reshapes, broadcasts and vm.match_type to the type that the
+operand has; double negation; fields of tuples at hand; ifs on a constant; take(shape_of(x), constant) as vm.dim_of;
+vm.dim_of of a static axis. Not x + 0f: it turns -0 into 0. A rule applies only if the result's type is that of what it becomes.
+
+Needs: inferred types. Keeps: them. Cost: one walk, O(nodes).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nimblevm import dtypes
+from nimblevm.compiler.pass_base import Pass, PassContext
+from nimblevm.compiler.rewrite import Rewriter, map_functions, op_call, type_of, with_body
+from nimblevm.relay.ir import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    If,
+    IRModule,
+    Let,
+    Tuple,
+    TupleGetItem,
+)
+from nimblevm.relay.op.registry import Op
+from nimblevm.relay.types import TensorType, scalar_type
+
+_SAME_VALUE = frozenset(
+    {
+        "cast",
+        "reshape",
+        "broadcast_to",
+        "expand_dims",
+        "squeeze",
+        "copy",
+        "vm.match_type",
+        "vm.reshape_tensor",
+    }
+)
+_INVOLUTIONS = frozenset({"logical_not", "negative", "bitwise_not"})
+
+
+class _Simplifier(Rewriter):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tuples: dict[Expr, Tuple] = {}
+
+    def bind(self, let: Let, value: Expr) -> None:
+        if isinstance(value, Tuple):
+            self.tuples[let.var] = value
+
+    def visit(self, node: Expr, new: Expr) -> Expr:
+        match new:
+            case TupleGetItem(tuple_value=value):
+                found = value if isinstance(value, Tuple) else self.tuples.get(value)
+                if found is not None:
+                    return _same(found.fields[new.index], new)
+            case If(cond=Constant(data=data)):
+                return _same(new.true_branch if bool(data) else new.false_branch, new)
+            case Call(op=Op()):
+                return self._operator(new, new.op)
+        return new
+
+    def _operator(self, call: Call, op: Op) -> Expr:
+        name = op.name
+        if name in _SAME_VALUE:
+            return _same(call.args[0], call)
+        if name in _INVOLUTIONS:
+            inner = call.args[0]
+            if isinstance(inner, Call) and inner.op is op:
+                return _same(inner.args[0], call)
+            return call
+        if name in ("multiply", "divide", "subtract", "add", "bitwise_or"):
+            return _neutral(call, name)
+        if name == "take":
+            return _shape_element(call)
+        if name == "vm.dim_of":
+            type_ = type_of(call.args[0])
+            dim = type_.shape[call.attrs.axis] if isinstance(type_, TensorType) else None
+            if isinstance(dim, int):
+                return Constant(np.asarray(dim, "int64"), span=call.span)
+        return call
+
+
+def _same(replacement: Expr, call: Expr) -> Expr:
+    """The replacement if its type is the one that is expected here."""
+    return replacement if replacement.checked_type is call.checked_type else call
+
+
+def _is_splat(expr: Expr, value: int) -> bool:
+    return isinstance(expr, Constant) and expr.data.size == 1 and bool(expr.data.flat[0] == value)
+
+
+def _neutral(call: Call, name: str) -> Expr:
+    left, right = call.args
+    result = type_of(call)
+    if not isinstance(result, TensorType):
+        return call
+    exact = not dtypes.dtype(result.dtype).is_float
+    if name in ("multiply", "divide") and _is_splat(right, 1):
+        return _same(left, call)
+    if name == "multiply" and _is_splat(left, 1):
+        return _same(right, call)
+    if name == "subtract" and _is_splat(right, 0) and (exact or not np.signbit(_data(right))):
+        return _same(left, call)
+    if name in ("add", "bitwise_or") and exact:
+        if _is_splat(right, 0):
+            return _same(left, call)
+        if _is_splat(left, 0):
+            return _same(right, call)
+    return call
+
+
+def _data(expr: Expr) -> float:
+    return float(expr.data.flat[0]) if isinstance(expr, Constant) else 0.0
+
+
+def _shape_element(call: Call) -> Expr:
+    """take(shape_of(x), constant) -> the dim itself; negative and too large indices clip as take does."""
+    source, index = call.args
+    if not (
+        isinstance(source, Call) and isinstance(source.op, Op) and source.op.name == "shape_of"
+    ):
+        return call
+    x = source.args[0]
+    type_, result = type_of(x), type_of(call)
+    plain = isinstance(index, Constant) and index.data.ndim == 0 and isinstance(type_, TensorType)
+    if not plain or not isinstance(index, Constant) or not isinstance(type_, TensorType):
+        return call
+    place, rank = int(index.data), len(type_.shape)
+    if not 0 <= place < rank or not isinstance(result, TensorType) or result.shape:
+        return call
+    dim = op_call("vm.dim_of", (x,), scalar_type("int64"), axis=place)
+    if result.dtype == "int64":
+        return dim
+    return op_call("cast", (dim,), result, dtype=result.dtype)
+
+
+def _simplify(function: Function) -> Function:
+    return with_body(function, _Simplifier().rewrite(function.body))
+
+
+def simplify(mod: IRModule, ctx: PassContext) -> IRModule:
+    """See the module's docstring."""
+    return map_functions(mod, _simplify)
+
+
+SIMPLIFY = Pass("simplify", simplify)
