@@ -68,7 +68,7 @@ static void test_numbers(uint32_t number, uint32_t flag, uint32_t half, uint32_t
   arg.dtype = NVM_DTYPE_BOOL;
   arg.int_value = 1;
   expect(flag, &arg, 1, NVM_OK, NULL);
-  expect(number, &arg, 1, NVM_INVALID_INPUT_TYPE, "expected a scalar of int64, got a bool");
+  expect(number, &arg, 1, NVM_INVALID_INPUT_TYPE, "expected a scalar of int64, got bool");
   arg = (nvm_arg){.kind = NVM_ARG_FLOAT, .dtype = -1, .float_value = 1.5};
   expect(number, &arg, 1, NVM_INVALID_INPUT_TYPE, "got the float 1.5");
   expect(unboxed, &arg, 1, NVM_INVALID_INPUT_TYPE, "parameter %x of @unboxed");
