@@ -296,26 +296,28 @@ class _Comparison:
         if (a is b and not a.flags) or (a, b) in self.done_types:
             return []
         self.done_types.add((a, b))
-        reason = f"{type_text(a)} against {type_text(b)}"
-        self._require(type(a) is type(b), reason)
+        if not self._heads_agree(a, b):
+            raise _Different(f"{type_text(a)} against {type_text(b)}", None)
+        if isinstance(a, TensorType) and isinstance(b, TensorType):
+            return [("shape", a.shape, b.shape)]
+        pairs = zip(types.parts(a), types.parts(b), strict=True)
+        return [(f"type[{i}]", x, y) for i, (x, y) in enumerate(pairs)]
+
+    def _heads_agree(self, a: Type, b: Type) -> bool:
+        """Whether two types agree in all but their parts."""
         match a, b:
             case TensorType(), TensorType():
-                self._require(a.dtype == b.dtype and len(a.shape) == len(b.shape), reason)
-                return [("shape", a.shape, b.shape)]
+                return a.dtype == b.dtype and len(a.shape) == len(b.shape)
             case TypeVar(), TypeVar():
                 known = self.type_vars.paired(a, b)
-                self._require(a is b if known is None else known, reason)
-            case IncompleteType(), IncompleteType():
-                return []
+                return a is b if known is None else known
             case FuncType(), FuncType():
                 self._bind_type_vars(a.type_params, b.type_params)
-            case TypeCall(), TypeCall():
-                self._require(a.func is b.func, reason)
+            case TypeCall(), TypeCall() if a.func is not b.func:
+                return False
             case GlobalTypeVar(), GlobalTypeVar():
-                self._require(a is b, reason)
-        left, right = types.parts(a), types.parts(b)
-        self._require(len(left) == len(right), reason)
-        return [(f"type[{i}]", x, y) for i, (x, y) in enumerate(zip(left, right, strict=True))]
+                return a is b
+        return type(a) is type(b) and len(types.parts(a)) == len(types.parts(b))
 
     def _bind_type_vars(self, a: tuple[TypeVar, ...], b: tuple[TypeVar, ...]) -> None:
         self._require(len(a) == len(b), f"{len(a)} type parameters against {len(b)}")

@@ -61,7 +61,10 @@ class Generator:
         self.list = GlobalTypeVar("List")
         element = TypeVar("A")
         fields = (element, TypeCall(self.list, (element,)))
-        self.constructors = (Constructor("Cons", fields, self.list, 0), Constructor("Nil", (), self.list, 1))
+        self.constructors = (
+            Constructor("Cons", fields, self.list, 0),
+            Constructor("Nil", (), self.list, 1),
+        )
         self.definition = TypeData(self.list, (element,), self.constructors)
         self.dims: list[dims.DimVar] = []
         self.type_vars: list[TypeVar] = []
@@ -122,7 +125,9 @@ class Generator:
         self.type_vars.extend(type_params)
         params = tuple(self.var() for _ in range(self.random.randrange(3)))
         body = self.scope(list(params), depth)
-        attrs = {"Primitive": 1, "Compiler": 'a "quoted"\nname'} if self.random.random() < 0.2 else {}
+        attrs = (
+            {"Primitive": 1, "Compiler": 'a "quoted"\nname'} if self.random.random() < 0.2 else {}
+        )
         result = self.type() if self.random.random() < 0.5 else None
         del self.type_vars[len(self.type_vars) - len(type_params) :]
         return Function(params, body, result, tuple(type_params), attrs)
@@ -183,7 +188,10 @@ class Generator:
             case 8:
                 return Call(self.constructors[0], (self.expr(depth), self.expr(depth)))
             case 9:
-                return Call(self.expr(depth), tuple(self.expr(depth) for _ in range(self.random.randrange(3))))
+                return Call(
+                    self.expr(depth),
+                    tuple(self.expr(depth) for _ in range(self.random.randrange(3))),
+                )
         return self.op_call(depth)
 
     def op_call(self, depth: int) -> Expr:
@@ -216,7 +224,9 @@ class Generator:
                 parts = tuple(self.pattern(depth - 1) for _ in range(self.random.randrange(3)))
                 return PatternTuple(parts)
         constructor = self.pick(self.constructors)
-        return PatternConstructor(constructor, tuple(self.pattern(depth - 1) for _ in constructor.inputs))
+        return PatternConstructor(
+            constructor, tuple(self.pattern(depth - 1) for _ in constructor.inputs)
+        )
 
     def match(self, depth: int) -> Expr:
         data = self.expr(depth)

@@ -158,7 +158,10 @@ def test_sequences_bind_fresh_lets() -> None:
 def test_blocks_ifs_and_refs() -> None:
     same("{ { 1 } }", "1")
     same("if (True) { let %x = 1; %x } else { 2 }", "if ({True}) { let %y = 1; %y } else { {2} }")
-    same("let %r = ref(1); ref_write(%r, ref_read(%r) + 1); %r", "let %r = ref(1); let %_ = ref_write(%r, add(ref_read(%r), 1)); %r")
+    same(
+        "let %r = ref(1); ref_write(%r, ref_read(%r) + 1); %r",
+        "let %r = ref(1); let %_ = ref_write(%r, add(ref_read(%r), 1)); %r",
+    )
 
 
 def test_functions() -> None:
@@ -169,7 +172,12 @@ def test_functions() -> None:
     a, b = function.type_params
     assert function.params[0].type_annotation is relay.FuncType([a], b)
     assert function.ret_type is b
-    assert dict(function.attrs) == {"Primitive": 1, "Compiler": "c", "list": (1, (2, True)), "none": None}
+    assert dict(function.attrs) == {
+        "Primitive": 1,
+        "Compiler": "c",
+        "list": (1, (2, True)),
+        "none": None,
+    }
 
 
 def test_operator_attributes() -> None:
@@ -186,7 +194,9 @@ def test_calls_of_other_things_may_have_attributes() -> None:
 
 
 def test_free_var_and_comments() -> None:
-    value = expr("/* a /* nested */ // b\n */ free_var %x: float32; // c\n (%x /* ty=float32 */, %x)")
+    value = expr(
+        "/* a /* nested */ // b\n */ free_var %x: float32; // c\n (%x /* ty=float32 */, %x)"
+    )
     assert value.fields[0] is value.fields[1]  # type: ignore[attr-defined]
 
 
@@ -212,7 +222,9 @@ def test_match() -> None:
     assert isinstance(first.patterns[0].patterns[1], relay.PatternWildcard)
     assert isinstance(second, relay.PatternConstructor)
     assert third.constructor.tag == 1  # type: ignore[attr-defined]
-    partial = module(LIST + "def @main(%l: List[int32]) { match? %l { Cons(%a, _) => %a } }").function("main")
+    partial = module(
+        LIST + "def @main(%l: List[int32]) { match? %l { Cons(%a, _) => %a } }"
+    ).function("main")
     assert not partial.body.complete  # type: ignore[attr-defined]
 
 
@@ -228,7 +240,11 @@ def test_nullary_constructors_are_calls() -> None:
 
 
 def test_definitions_in_any_order() -> None:
-    mod = module("def @main() { @later(Nil) }\ndef @later(%x: List[Box]) { %x }\n" + LIST + "extern type Box\n")
+    mod = module(
+        "def @main() { @later(Nil) }\ndef @later(%x: List[Box]) { %x }\n"
+        + LIST
+        + "extern type Box\n"
+    )
     assert mod.function("main").body.op is mod.get_global_var("later")  # type: ignore[attr-defined]
     assert mod.get_type("Box")[1:] == ()
 
@@ -266,7 +282,9 @@ def test_types() -> None:
     parse = relay.parse_type
     assert parse("int32") is i32
     assert parse("Tensor[(), float32]") is f32
-    assert parse("Tensor[(5), bool]") is parse("Tensor[(5,), bool]") is relay.TensorType((5,), "bool")
+    assert (
+        parse("Tensor[(5), bool]") is parse("Tensor[(5,), bool]") is relay.TensorType((5,), "bool")
+    )
     assert parse("()") is relay.TupleType(())
     assert parse("(int32,)") is relay.TupleType([i32])
     assert parse("(int32)") is i32
@@ -351,12 +369,18 @@ def test_metadata_written_by_tvm() -> None:
 
 def test_init_meta_table_appends() -> None:
     more = relay.Constant(np.array([7, 8]))
-    text = HEADER + "def @main() { (meta[relay.Constant][0], meta[relay.Constant][1]) }\n" + TVM_METADATA
+    text = (
+        HEADER
+        + "def @main() { (meta[relay.Constant][0], meta[relay.Constant][1]) }\n"
+        + TVM_METADATA
+    )
     mod = relay.parse_module(text, init_meta_table={"relay.Constant": [more]})
     assert mod.function("main").body.fields[1] is more  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("damage", ["P6G0", "AAAAlvBAXt0AAAAAAAAAAAEAAAAAAAAAAgAAAAIgAQACAAAAAAAAAA==", "!!"])
+@pytest.mark.parametrize(
+    "damage", ["P6G0", "AAAAlvBAXt0AAAAAAAAAAAEAAAAAAAAAAgAAAAIgAQACAAAAAAAAAA==", "!!"]
+)
 def test_damaged_tensor(damage: str) -> None:
     start = TVM_METADATA.index("P6G0")
     text = TVM_METADATA[:start] + damage + TVM_METADATA[TVM_METADATA.index('"', start) :]
@@ -384,7 +408,9 @@ def deep_texts(n: int) -> dict[str, str]:
         "curried": "%x0" + "(1)" * n,
         "sums": "%x0" + " + 1f" * n,
         "minuses": "-" * n + "1f",
-        "graph": "%0 = add(%x0, %x0);" + "".join(f"%{i} = add(%{i - 1}, %{i - 1});" for i in range(1, n)) + f"%{n - 1}",
+        "graph": "%0 = add(%x0, %x0);"
+        + "".join(f"%{i} = add(%{i - 1}, %{i - 1});" for i in range(1, n))
+        + f"%{n - 1}",
         "types": "let %z: " + "fn () -> " * n + "int32 = 1; %z",
         "patterns": "match (%x0) {" + "(" * n + "_" + ",)" * n + "=> 1}",
         "dims": "let %z: Tensor[(" + "(" * n + "1" + ")" * n + "), int32] = 1; %z",
