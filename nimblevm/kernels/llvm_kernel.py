@@ -39,6 +39,8 @@ from nimblevm.kernels.loop_ir import (
 )
 from nimblevm.kernels.rewrite import all_statements, parts
 
+POLL_TURNS, POLL_TURNS_DEEP = 64, 8
+"""How many turns of an outermost loop pass between two polls: rows of elements, rows of sums."""
 _CODE = {row.exception: row.number for row in STATUSES}
 
 
@@ -175,6 +177,8 @@ class KernelText:
         b.void(f"%{name}.go = icmp slt i64 %{name}.i, {extent}")
         b.void(f"br i1 %{name}.go, label %{name}.body, label %{name}.exit")
         b.label(f"{name}.body")
+        if inner and len(self.scopes) == 1:
+            self._poll(f"%{name}.i", loop.body)
         self._scoped(loop.body, {loop.var: f"%{name}.i"})
         b.void(f"br label %{name}.latch")
         b.label(f"{name}.latch")
@@ -182,6 +186,29 @@ class KernelText:
         b.void(f"br label %{name}.head, !llvm.loop {mark}")
         b.label(f"{name}.exit")
         self.group = outer_group
+
+    def _poll(self, turn: str, body: Sequence[Statement]) -> None:
+        """Ask now and then whether to go on: the turns of an outermost loop that holds loops may take long."""
+        deep = any(isinstance(s, For) and any(isinstance(t, For) for t in all_statements(s.body))
+                   for s in all_statements(body))  # fmt: skip
+        b = self.lines
+        name = b.name("poll")
+        mask = POLL_TURNS_DEEP - 1 if deep else POLL_TURNS - 1
+        low = b.do(f"and i64 {turn}, {mask}")
+        due = b.do(f"icmp eq i64 {low}, {mask}")
+        b.void(f"br i1 {due}, label %{name}.ask, label %{name}.ok, !prof !1")
+        b.label(f"{name}.ask")
+        place = b.do("getelementptr inbounds i8, ptr %ctx, i64 16")
+        function = b.do(f"load ptr, ptr {place}, align 8")
+        none = b.do(f"icmp eq ptr {function}, null")
+        b.void(f"br i1 {none}, label %{name}.ok, label %{name}.call")
+        b.label(f"{name}.call")
+        status = b.do(f"call i32 {function}(ptr %ctx)")
+        go = b.do(f"icmp eq i32 {status}, 0")
+        b.void(f"br i1 {go}, label %{name}.ok, label %{name}.stop, !prof !0")
+        b.label(f"{name}.stop")
+        b.void(f"ret i32 {status}")
+        b.label(f"{name}.ok")
 
     def _node(self, text: str) -> str:
         """A numbered metadata node."""

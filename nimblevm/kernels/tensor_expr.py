@@ -411,7 +411,7 @@ def has_compute(op: str, dtype: str | None = None) -> bool:
 
 
 __all__ = [
-    "INDEX", "At", "Compute", "Emitter", "Index", "Steps", "TensorExpr", "Tensors", "elementwise",
+    "INDEX", "RECOMPUTE_LIMIT", "At", "Compute", "Emitter", "Index", "Steps", "TensorExpr", "Tensors", "elementwise",
     "find_compute",
     "has_compute", "moved", "register_compute", "several", "single",
 ]  # fmt: skip

@@ -17,7 +17,8 @@ def _chain(length: int) -> str:
     """A chain of elementwise operators: each uses the one before twice, so paths double at each step."""
     lines = ["let %a0 = tanh(%x);"]
     for i in range(1, length):
-        lines.append(f"let %a{i} = {'add' if i % 2 else 'subtract'}(%a{i - 1}, tanh(%a{i - 1}));")
+        other = f"tanh(%a{i - 1})" if i % 10 == 0 else f"multiply(%a{i - 1}, 0.25f)"
+        lines.append(f"let %a{i} = {'add' if i % 2 else 'subtract'}(%a{i - 1}, {other});")
     return " ".join(lines) + f" %a{length - 1}"
 
 

@@ -50,7 +50,18 @@ def _report(ctx: Any, code: int, operand: int, index: int, bound: int) -> int:
 
 
 _FAIL = FAIL(_report)
-_POLL = POLL(lambda ctx: 0)
+STOP = 19
+polls: list[int] = []
+"""Status numbers that the next polls give; empty: go on. Polls are counted by `polled`."""
+polled = [0]
+
+
+def _answer(ctx: Any) -> int:
+    polled[0] += 1
+    return polls.pop() if polls else 0
+
+
+_POLL = POLL(_answer)
 
 
 class Library:

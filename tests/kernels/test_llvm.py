@@ -7,13 +7,14 @@ import warnings
 import numpy as np
 import pytest
 
-from nimblevm.errors import CompileError, DivisionByZero, IndexOutOfRange, NimbleWarning
+from nimblevm.errors import Cancelled, CompileError, DivisionByZero, IndexOutOfRange, NimbleWarning
 from nimblevm.kernels import link, llvm
 from nimblevm.kernels.loop_ir import Kernel
 from nimblevm.kernels.loop_ir_eval import evaluate_math
 from nimblevm.kernels.lower import lower_primitive
 from nimblevm.kernels.math_table import NAMES, definition
 from nimblevm.relay.op.registry import find
+from tests.kernels import native
 from tests.kernels.fused import FUSED, floats
 from tests.kernels.native import Library, Program, agree, bind, parsed, program
 
@@ -174,6 +175,20 @@ def test_faults_are_reported_not_trapped() -> None:
         run(take, floats(3), np.asarray([0, 3]))
     with pytest.raises(IndexOutOfRange):
         run(take, floats(3), np.asarray([-1]))
+
+
+def test_long_loops_ask_whether_to_go_on() -> None:
+    text = (
+        "def @main(%x: Tensor[(?m, 8), float32], %w: Tensor[(8, 8), float32]) { nn.dense(%x, %w) }"
+    )
+    args = (floats(1000, 8), floats(8, 8))
+    native.polled[0] = 0
+    run(text, *args)
+    assert 10 <= native.polled[0] <= 1000
+    native.polls[:] = [native.STOP]
+    with pytest.raises(Cancelled):
+        run(text, *args)
+    assert native.polls == []
 
 
 def test_equal_input_gives_equal_bytes_and_needs_nothing() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from nimblevm.kernels.compute.common import axis_of, tensor_type
 from nimblevm.kernels.loop_ir import SetLocal, Statement, Value
 from nimblevm.kernels.tensor_expr import (
+    RECOMPUTE_LIMIT,
     Emitter,
     Index,
     Steps,
@@ -41,7 +42,8 @@ def joined(em: Emitter, parts: tuple[TensorExpr, ...], shape: Any, axis: int) ->
             em.branches(conds[:-1], bodies)
         return found
 
-    cost = max((part.cost for part in parts), default=0)
+    # Branches keep a loop that reads it from becoming vectors: a loop that reads it often stores it.
+    cost = max((part.cost for part in parts), default=0) + RECOMPUTE_LIMIT + 1
     return TensorExpr(shape, parts[0].dtype, at, cost, pieces=(axis, parts))
 
 
