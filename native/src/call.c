@@ -61,12 +61,12 @@ nvm_status nvm_dim_apply(int64_t op, int64_t a, int64_t b, int64_t *out_value) {
 
 nvm_status nvm_dim_program(const int64_t *words, size_t n_words, const int64_t *values,
                            size_t n_values, int64_t *out_value) {
-  int64_t stack[32];
+  int64_t stack[NVM_MAX_EXPR_DEPTH];
   size_t depth = 0;
   for (size_t i = 0; i < n_words && words[i] != NVM_DIM_END; i++) {
     int64_t op = words[i];
     if (op == NVM_DIM_CONST || op == NVM_DIM_REF) {
-      if (i + 1 >= n_words || depth == 32) goto malformed;
+      if (i + 1 >= n_words || depth == NVM_MAX_EXPR_DEPTH) goto malformed;
       int64_t word = words[++i];
       if (op == NVM_DIM_REF && (word < 0 || (uint64_t)word >= n_values)) goto malformed;
       stack[depth++] = op == NVM_DIM_CONST ? word : values[word];
@@ -103,7 +103,10 @@ static nvm_status ctx_fail(const nvm_kernel_ctx *ctx, nvm_status code, int32_t o
 
 static nvm_status ctx_poll(const nvm_kernel_ctx *ctx) {
   const nvm_call *call = (const nvm_call *)ctx;
-  return call->vm ? nvm_vm_poll(call->vm) : NVM_OK;
+  if (!call->vm) return NVM_OK;
+  /* The IR interpreter asks after a fixed amount of work, so that its loops use up fuel like
+   * instructions do. */
+  return call->kernel->fn ? nvm_vm_poll(call->vm) : nvm_vm_charge(call->vm, NVM_IR_POLL_WORK);
 }
 
 static nvm_status ctx_parallel_for(const nvm_kernel_ctx *ctx, int64_t count, int64_t grain,

@@ -2,8 +2,8 @@
  * not by the C stack. */
 #include "vm.h"
 
-/* 4 GiB of registers; a `frames` limit is usually met long before. */
-#define MAX_SLOTS ((size_t)1 << 29)
+/* 1 GiB of registers: without a `frames` limit this ends a recursion without end. */
+#define MAX_SLOTS ((size_t)1 << 27)
 enum { FIRST_SLOTS = 1024, TRACE_FIRST = 20, TRACE_LAST = 5 };
 
 nvm_status nvm_depth_exceeded(nvm_vm *vm) {
@@ -22,7 +22,7 @@ static nvm_status check_stack_bytes(nvm_vm *vm, size_t slots) {
 nvm_status nvm_stack_grow(nvm_vm *vm, size_t slots) {
   size_t needed = vm->top + slots, wanted = vm->stack_slots ? vm->stack_slots : FIRST_SLOTS;
   if (needed > MAX_SLOTS)
-    NVM_FAIL(NVM_FRAME_LIMIT, "calls nest too deep: the frames of %llu calls need more than 4 GiB",
+    NVM_FAIL(NVM_FRAME_LIMIT, "calls nest too deep: the frames of %llu calls need more than 1 GiB",
              (unsigned long long)vm->depth);
   while (wanted < needed) wanted *= 2;
   NVM_TRY(check_stack_bytes(vm, wanted));

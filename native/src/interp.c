@@ -410,7 +410,8 @@ static nvm_status call_kernel(nvm_vm *vm, int64_t *ints, nvm_object *const *objs
    * clock. */
   int64_t cost = 256 + (int64_t)(bytes >> 6);
   vm->slice -= cost;
-  vm->slice_kernels += cost;
+  if (kernel->fn)
+    vm->slice_kernels += cost; /* interpreted kernels use fuel, machine code only time */
   vm->kernel_calls++;
   return NVM_OK;
 }

@@ -11,7 +11,7 @@
 #include "kernel_ir_code.h"
 
 enum {
-  POLL_WORK = 1 << 18,
+  POLL_WORK = NVM_IR_POLL_WORK,
   NOT_THIS_TIME = -1
 }; /* the row can't run as one: take the general loop */
 

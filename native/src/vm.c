@@ -45,14 +45,26 @@ static uint64_t settle_fuel(nvm_vm *vm) {
   return used;
 }
 
-nvm_status nvm_vm_checkpoint(nvm_vm *vm) {
-  uint64_t used = settle_fuel(vm);
-  int over = used > vm->fuel_left;
-  if (vm->limits.instructions) vm->fuel_left = over ? 0 : vm->fuel_left - used;
-  start_slice(vm);
+static nvm_status burn(nvm_vm *vm, uint64_t words) {
+  int over = words > vm->fuel_left;
+  if (vm->limits.instructions) vm->fuel_left = over ? 0 : vm->fuel_left - words;
   if (over)
     NVM_FAIL(NVM_INSTRUCTION_LIMIT, "the run used up its %llu instructions",
              (unsigned long long)vm->limits.instructions);
+  return NVM_OK;
+}
+
+nvm_status nvm_vm_checkpoint(nvm_vm *vm) {
+  nvm_status status = burn(vm, settle_fuel(vm));
+  start_slice(vm);
+  return status == NVM_OK ? nvm_vm_poll(vm) : status;
+}
+
+nvm_status nvm_vm_charge(nvm_vm *vm, uint64_t turns) {
+  if (pthread_equal(pthread_self(), vm->thread)) { /* workers leave the counters alone */
+    vm->fuel_used += turns * 4;
+    NVM_TRY(burn(vm, turns * 4));
+  }
   return nvm_vm_poll(vm);
 }
 

@@ -73,6 +73,9 @@ NVM_NODISCARD nvm_status nvm_vm_checkpoint(nvm_vm *vm);
 /* The same but for fuel, from kernels, on any thread. */
 NVM_NODISCARD nvm_status nvm_vm_poll(nvm_vm *vm);
 
+/* Poll, and count `turns` of a kernel's loops as instructions. */
+NVM_NODISCARD nvm_status nvm_vm_charge(nvm_vm *vm, uint64_t turns);
+
 /* --- frame.c --- */
 static inline nvm_frame *nvm_frame_at(const nvm_vm *vm, size_t slot) {
   return (nvm_frame *)(void *)(vm->stack + slot);
