@@ -15,7 +15,7 @@ import numpy.typing as npt
 from nimblevm.bytecode.executable import Executable
 from nimblevm.bytecode.serialize import NATIVE, ProgramBuilder, SectionRecord, serialize
 from nimblevm.compiler.emit import KernelBuilder, emit
-from nimblevm.compiler.kernel_table import KernelTable
+from nimblevm.compiler.kernel_table import KernelCache, KernelTable
 from nimblevm.compiler.pass_base import PassContext
 from nimblevm.compiler.pipeline import PIPELINE
 from nimblevm.compiler.rewrite import Rewriter
@@ -79,7 +79,7 @@ def compile_to_bytes(
     off = {passes_off} if isinstance(passes_off, str) else set(passes_off)
     if not plan_memory:
         off.add("plan_memory")
-    ctx = PassContext(frozenset(off), verify, unbox, evaluate_call, on_pass)
+    ctx = PassContext(frozenset(off), verify, unbox, evaluate_call, on_pass, KernelCache(unbox))
     if isinstance(mod, Function):
         mod = IRModule.from_expr(mod)
     with gc_paused():
@@ -89,7 +89,7 @@ def compile_to_bytes(
             mod = infer_type(mod)
         mod = PIPELINE(mod, ctx)
         builder = _native_builder(target) if native else None
-        record = emit(mod, unbox, {"nimblevm": VERSION}, builder)
+        record = emit(mod, unbox, {"nimblevm": VERSION}, builder, ctx.kernels)
         return serialize(record)
 
 

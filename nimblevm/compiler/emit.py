@@ -19,7 +19,7 @@ from nimblevm.bytecode.serialize import (
     ProgramRecord,
 )
 from nimblevm.compiler.emit_function import FunctionEmitter
-from nimblevm.compiler.kernel_table import KernelTable
+from nimblevm.compiler.kernel_table import KernelCache, KernelTable
 from nimblevm.compiler.op_class import is_int
 from nimblevm.compiler.op_emit import has_static_claims
 from nimblevm.compiler.rewrite import is_primitive, type_of
@@ -34,11 +34,13 @@ Variant = tuple[GlobalVar, bool, bool]
 class ProgramEmitter:
     """State while a module is turned into records; the Program of emit_function."""
 
-    def __init__(self, mod: IRModule, unbox: bool, producer: Mapping[str, str]) -> None:
+    def __init__(
+        self, mod: IRModule, unbox: bool, producer: Mapping[str, str], cache: KernelCache
+    ) -> None:
         self.mod = mod
         self.unbox = unbox
         self.builder = ProgramBuilder(producer)
-        self.kernels = KernelTable()
+        self.kernels = KernelTable(cache)
         self.types = TypeTable(mod, self.builder)
         self.variants: dict[Variant, int] = {}
         self.waiting: list[Variant] = []
@@ -154,9 +156,10 @@ def emit(
     unbox: bool = True,
     producer: Mapping[str, str] | None = None,
     native: KernelBuilder | None = None,
+    cache: KernelCache | None = None,
 ) -> ProgramRecord:
     """The records of a module that has been through the pipeline. CompileError for what the format can't hold."""
-    program = ProgramEmitter(mod, unbox, producer or {})
+    program = ProgramEmitter(mod, unbox, producer or {}, cache or KernelCache(unbox))
     program.run()
     places = native(program.kernels, program.builder) if native is not None else {}
     for record in program.kernels.records(dict(places)):

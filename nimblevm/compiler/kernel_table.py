@@ -10,15 +10,14 @@ import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-
 from nimblevm import dtypes
 from nimblevm.bytecode import serialize
+from nimblevm.compiler.op_class import is_int
 from nimblevm.compiler.rewrite import postorder, type_of
 from nimblevm.errors import CompileError
 from nimblevm.kernels import loop_ir
 from nimblevm.kernels.loop_ir_form import serialize as serialize_body
-from nimblevm.kernels.lower import IntParam, LoweredKernel, lower_primitive
+from nimblevm.kernels.lower import IntParam, LoweredKernel, flat_types, lower_primitive
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim, DimExpr, DimVar
 from nimblevm.relay.ir import Call, Constant, Expr, Function, Let, Tuple, TupleGetItem, Var
@@ -28,9 +27,8 @@ from nimblevm.relay.types import TensorType, Type, substitute
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """What a call of a kernel passes: in_dims (in order; an int is a parameter's position) and scratch shapes."""
+    """What a call of a kernel passes: in_dims in order, and the scratch tensors to allocate; which outputs may alias what."""
 
-    index: int
     in_dims: tuple[Dim | IntParam, ...]
     scratch: tuple[TensorType, ...]
     alias: tuple[tuple[int, int], ...]
@@ -113,44 +111,61 @@ def _row(node: Expr, index: dict[Expr, int], numbers: _Numbering) -> object:
     raise CompileError(f"{type(node).__name__} can't be part of a kernel")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Entry:
-    """A lowered kernel and the order of its dim variables in its key."""
+    """A lowered kernel, the order of its dim variables in its key, and which flat parameters are in-dims."""
 
     name: str
     lowered: LoweredKernel
     variables: tuple[DimVar, ...]
+    int_params: frozenset[int]
 
 
-class KernelTable:
-    """All kernels of one program."""
+class KernelCache:
+    """Lowered kernels by structure, for all passes of one compilation.
 
-    def __init__(self) -> None:
-        self.entries: list[Entry] = []
-        self._index: dict[object, int] = {}
+    unbox   rank-0 integers among the operands are passed as in-dims, so that no call boxes them
+    """
+
+    def __init__(self, unbox: bool = True) -> None:
+        self.unbox = unbox
+        self._entries: dict[object, Entry] = {}
         self._names: dict[str, int] = {}
-        self._calls: dict[Function, KernelCall] = {}
+        self._calls: dict[Function, tuple[Entry, KernelCall]] = {}
 
-    def find(self, function: Function) -> KernelCall:
+    def find(self, function: Function) -> tuple[Entry, KernelCall]:
         """The kernel of a fused function, lowered if it is new. CompileError if an operator has no lowering."""
         known = self._calls.get(function)
         if known is not None:
             return known
         key, variables = structural_key(function)
-        index = self._index.get(key)
-        if index is None:
-            index = self._index[key] = len(self.entries)
+        entry = self._entries.get(key)
+        if entry is None:
             name = self._name(function)
-            self.entries.append(Entry(name, lower_primitive(function, name), variables))
-        entry = self.entries[index]
+            ints = self.int_params(function)
+            lowered = lower_primitive(function, name, ints)
+            entry = self._entries[key] = Entry(name, lowered, variables, ints)
         lowered = entry.lowered
         mapping: dict[DimVar, Dim] = dict(zip(entry.variables, variables, strict=True))
         in_dims = tuple(
             d if isinstance(d, IntParam) else dims.substitute(d, mapping) for d in lowered.in_dims
         )
         scratch = tuple(_substituted(t, mapping) for t in lowered.scratch_types)
-        call = self._calls[function] = KernelCall(index, in_dims, scratch, lowered.alias)
-        return call
+        found = self._calls[function] = (entry, KernelCall(in_dims, scratch, lowered.alias))
+        return found
+
+    def int_params(self, function: Function) -> frozenset[int]:
+        """Positions among the flat parameters that are passed as in-dims."""
+        if not self.unbox:
+            return frozenset()
+        found: set[int] = set()
+        position = 0
+        for param in function.params:
+            type_ = type_of(param)
+            if is_int(type_):  # fields of tuples are objects already
+                found.add(position)
+            position += len(flat_types(type_))
+        return frozenset(found)
 
     def _name(self, function: Function) -> str:
         ops = [
@@ -161,6 +176,24 @@ class KernelTable:
         name = "_".join(ops[:4]) + (f"_{len(ops)}_ops" if len(ops) > 4 else "") or "copy"
         self._names[name] = number = self._names.get(name, -1) + 1
         return f"{name}_{number}" if number else name
+
+
+class KernelTable:
+    """The kernels that one program calls, numbered by first use."""
+
+    def __init__(self, cache: KernelCache) -> None:
+        self.cache = cache
+        self.entries: list[Entry] = []
+        self._index: dict[Entry, int] = {}
+
+    def find(self, function: Function) -> tuple[int, KernelCall]:
+        """Index of a fused function's kernel, and what this call passes."""
+        entry, call = self.cache.find(function)
+        index = self._index.get(entry)
+        if index is None:
+            index = self._index[entry] = len(self.entries)
+            self.entries.append(entry)
+        return index, call
 
     def records(self, native: dict[str, int]) -> list[serialize.KernelRecord]:
         """The kernel table of the file; `native` maps names to places in the native sections' tables."""
@@ -227,8 +260,3 @@ def _postfix(value: loop_ir.Value) -> Iterable[int]:
             case other:
                 raise CompileError(f"{type(other).__name__} can't stand in a size of an operand")
     return [w for row in reversed(words) for w in row]
-
-
-def scalar_constant(data: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> bool:
-    """Whether a constant becomes a part of the kernel (one element) instead of an operand."""
-    return data.size == 1

@@ -197,7 +197,7 @@ def _need(value: Expr, kernels: KernelTable, needed: set[DimVar]) -> None:
     if not isinstance(value, Call):
         return
     if is_primitive(value.args[0] if value.args else value) and isinstance(value.args[0], Function):
-        call = kernels.find(value.args[0])
+        _, call = kernels.find(value.args[0])
         for dim in call.in_dims:
             if isinstance(dim, DimExpr):
                 needed.update(dims.free_vars(dim))

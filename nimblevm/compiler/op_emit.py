@@ -16,7 +16,7 @@ from nimblevm.errors import CompileError
 from nimblevm.kernels.lower import IntParam
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim, DimExpr, DimVar
-from nimblevm.relay.ir import Call, Expr, Function, Tuple, Var
+from nimblevm.relay.ir import Call, Constant, Expr, Function, Tuple, Var
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import TensorType, TupleType, Type, value_tensors
 
@@ -142,6 +142,8 @@ def _check_broadcast(fe: FunctionEmitter, operand: Var, value: Call) -> None:
 
 def emit_effect_only(fe: FunctionEmitter, value: Expr, var: Var) -> bool:
     """Calls whose result is no register of its own; True if `value` was one of them."""
+    if isinstance(value, Tuple) and never_read(var, fe.live):
+        return True  # its fields are read under their own names
     if not isinstance(value, Call) or not isinstance(value.op, Op):
         return False
     match value.op.name:
@@ -169,11 +171,11 @@ def _alloc_tensor(fe: FunctionEmitter, dst: int, storage: int, value: Call) -> N
     fe.code.emit("AllocTensor", dst, storage, offset, shape, dtypes.dtype(attrs.dtype).number, 0)
 
 
-def _flat_operands(fe: FunctionEmitter, atom: Expr, found: list[int]) -> None:
-    """Object registers with the tensors of an operand, tuples opened from left to right."""
+def _flat_operands(fe: FunctionEmitter, atom: Expr, found: list[int | Expr]) -> None:
+    """The tensors of an operand, tuples opened from left to right: an atom, or an object register."""
     type_ = type_of(atom)
     if isinstance(type_, TensorType):
-        found.append(fe.obj(atom))
+        found.append(atom)
         return
     stack: list[tuple[Type, int]] = [(type_, fe.obj(atom))]
     while stack:
@@ -197,26 +199,38 @@ def _call_kernel(fe: FunctionEmitter, value: Call) -> None:
         or not isinstance(outs, Tuple)
     ):
         raise CompileError("vm.call_kernel takes a function and two tuples")
-    call = fe.program.kernels.find(function)
-    operands: list[int] = []
-    for atom in (*ins.fields, *outs.fields):
-        _flat_operands(fe, atom, operands)
+    index, call = fe.program.kernels.find(function)
+    ints = fe.program.kernels.cache.int_params(function)
+    flat: list[int | Expr] = []
+    for atom in ins.fields:
+        _flat_operands(fe, atom, flat)
+    inputs = [a for i, a in enumerate(flat) if i not in ints]
+    operands = [a if isinstance(a, int) else fe.obj(a) for a in (*inputs, *outs.fields)]
     words: list[int] = []
     for dim in call.in_dims:
         if isinstance(dim, IntParam):
-            words.append(fe.int(ins.fields[dim.index]) | INT_BIT)
+            words.append(_int_operand(fe, flat[dim.index]))
         else:
             words.append(fe.dims.word(dim))
+    first_scratch = len(operands)
     for tensor in call.scratch:
         register = fe.temp(False)
         shape = [fe.dims.word(d) for d in tensor.shape]
-        fe.code.emit(
-            "AllocTensor", register, NO_REGISTER, 0, shape, dtypes.dtype(tensor.dtype).number, 0
-        )
+        number = dtypes.dtype(tensor.dtype).number
+        fe.code.emit("AllocTensor", register, NO_REGISTER, 0, shape, number, 0)
         operands.append(register)
-    fe.code.emit("CallKernel", call.index, operands, words, [])
-    for register in operands[len(operands) - len(call.scratch) :] if call.scratch else ():
+    fe.code.emit("CallKernel", index, operands, words, [])
+    for register in operands[first_scratch:]:
         fe.code.emit("KillRegister", register)
+
+
+def _int_operand(fe: FunctionEmitter, operand: int | Expr) -> int:
+    """A DIM word for a rank-0 integer."""
+    if isinstance(operand, int):
+        raise CompileError("a field of a tuple can't be passed as an in-dim")
+    if isinstance(operand, Constant) and 0 <= int(operand.data) < INT_BIT:
+        return int(operand.data)
+    return fe.int(operand) | INT_BIT
 
 
 def emit_op(fe: FunctionEmitter, call: Call, dst: Place) -> None:

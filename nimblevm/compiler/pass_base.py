@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from nimblevm.compiler.kernel_table import KernelCache
 from nimblevm.errors import CompileError, InternalError, NimbleError
 from nimblevm.relay.infer_type import infer_type
 from nimblevm.relay.ir import Call, IRModule
@@ -30,6 +31,7 @@ class PassContext:
     passes_off  names of passes to skip (those that correctness needs can't be)
     verify      run well_formed and infer_type after every pass (tests and debug runs)
     unbox       rank-0 integers and bools live in int registers
+    kernels     kernels lowered so far (a cache by structure, not a state that passes talk through)
     evaluate    runs one operator at compile time; None: fold_constant does nothing
     on_pass     called with a pass's name and its time in seconds
     """
@@ -39,6 +41,7 @@ class PassContext:
     unbox: bool = True
     evaluate: Evaluator | None = None
     on_pass: Callable[[str, float], None] | None = None
+    kernels: KernelCache = field(default_factory=KernelCache)
 
 
 @dataclass(frozen=True, slots=True)

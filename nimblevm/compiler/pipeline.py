@@ -8,6 +8,7 @@ from nimblevm.compiler.passes.fuse_ops import FUSE_OPS
 from nimblevm.compiler.passes.insert_checks import INSERT_CHECKS
 from nimblevm.compiler.passes.lambda_lift import LAMBDA_LIFT
 from nimblevm.compiler.passes.manifest_alloc import MANIFEST_ALLOC
+from nimblevm.compiler.passes.plan_memory import PLAN_MEMORY
 from nimblevm.compiler.passes.simplify import SIMPLIFY
 from nimblevm.compiler.passes.to_anf import TO_ANF
 
@@ -19,5 +20,6 @@ PIPELINE = Sequential(
         LAMBDA_LIFT,
         FUSE_OPS,
         MANIFEST_ALLOC,
+        PLAN_MEMORY,
     )
 )

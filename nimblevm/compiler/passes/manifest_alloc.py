@@ -31,7 +31,7 @@ from nimblevm.compiler.rewrite import (
 )
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim
-from nimblevm.relay.ir import Call, Expr, Function, IRModule, Tuple, Var, children
+from nimblevm.relay.ir import Call, Expr, Function, IRModule, Tuple, TupleGetItem, Var, children
 from nimblevm.relay.op.vm import STORAGE
 from nimblevm.relay.types import TensorType, TupleType, Type
 
@@ -53,6 +53,7 @@ class _Manifest:
         self.unbox = unbox
         self.done: dict[int, Expr] = {}
         self.count = 0
+        self.fields: dict[Var, tuple[Var, ...]] = {}  # tuples that a kernel gave
 
     def run(self, function: Function) -> Function:
         order: list[Expr] = []
@@ -83,6 +84,12 @@ class _Manifest:
         return make_lets(bindings, self._simple(tail))
 
     def _simple(self, value: Expr) -> Expr:
+        if isinstance(value, TupleGetItem) and isinstance(value.tuple_value, Var):
+            known = self.fields.get(value.tuple_value)
+            if known is not None:
+                field = known[value.index]
+                boxed = self.unbox and is_int(type_of(field))
+                return op_call("copy", (field,), type_of(field)) if boxed else field
         if class_of(value, self.unbox) is OpClass.VIEW and isinstance(value, Call):
             result = type_of(value)
             if isinstance(result, TensorType):
@@ -114,6 +121,7 @@ class _Manifest:
         object.__setattr__(call, "span", value.span)
         bindings.append((self._fresh("k", TupleType(type_of(o) for o in outs)), call))
         if isinstance(result, TupleType):
+            self.fields[var] = outs
             bindings.append((var, typed(Tuple(outs, span=value.span), result)))
         elif outs[0] is not var:
             bindings.append((var, op_call("copy", outs, result)))
