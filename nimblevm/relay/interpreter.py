@@ -77,7 +77,9 @@ class Interpreter:
                 f"{name}({names}) takes {len(function.params)} arguments, got {len(args)}"
             )
         values = [
-            from_python(arg, param_type(param), f"{name}: parameter {param.name_hint!r}")
+            from_python(
+                arg, param_type(param), f"{name}: parameter {param.name_hint!r}", self._resolve
+            )
             for arg, param in zip(args, function.params, strict=True)
         ]
         # Static dims of the arguments are the caller's fault; named ones are compared by the call itself.
@@ -88,6 +90,10 @@ class Interpreter:
         ]
         check(claims, DimScope(), error=InvalidInput)
         return Machine(self).call(Closure(function, None, name), values)
+
+    def _resolve(self, constructor: Any) -> ir.Constructor:
+        """The node for a constructor that a VM or a file knows by names."""
+        return self._module.get_constructor(str(constructor.adt), str(constructor.name))
 
     def shared_of(self, function: ir.Function) -> Mapping[ir.Expr, ir.Function]:
         """The shared nodes of a global function, each with the function that it belongs to."""

@@ -10,7 +10,7 @@ reference       RefValue
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,29 +143,58 @@ def describe(value: Value) -> str:
     return type(value).__name__
 
 
-def from_python(value: Any, type_: Type | None, where: str) -> Value:
+Resolve = Callable[[Any], Constructor]
+
+
+@dataclass(slots=True)
+class _Assemble:
+    """Take `count` finished values for a tuple, or for a data type value made by `constructor`."""
+
+    count: int
+    constructor: Constructor | None = None
+    source: Any = None
+
+
+def from_python(
+    value: Any, type_: Type | None, where: str, resolve: Resolve | None = None
+) -> Value:
     """A value from outside for a parameter of a type (None: unknown).
 
     Arrays keep dtype and rank; Python scalars take the parameter's dtype (int32, float32 and bool if unknown) and must
-    be in its range; lists and tuples are tuples. Raises InvalidInputType. Iterative.
+    be in its range; lists and tuples are tuples. Data type values of another class (a VM's) have `constructor` and
+    `fields`; `resolve` finds the constructor node for them. Raises InvalidInputType, InvalidInput. Iterative.
     """
     done: list[Value] = []
-    stack: list[tuple[Any, Type | None, bool]] = [(value, type_, False)]
+    known: dict[int, Value] = {}
+    stack: list[tuple[Any, Type | None]] = [(value, type_)]
     while stack:
-        item, expected, ready = stack.pop()
-        if ready:
-            done[-item:] = [tuple(done[-item:])] if item else [()]
+        item, expected = stack.pop()
+        if isinstance(item, _Assemble):
+            fields = tuple(done[len(done) - item.count :])
+            del done[len(done) - item.count :]
+            if item.constructor is None:
+                done.append(fields)
+            else:
+                known[id(item.source)] = made = ADTValue(item.constructor, fields)
+                done.append(made)
         elif isinstance(item, list | tuple):
-            fields = expected.fields if isinstance(expected, TupleType) else None
-            if fields is not None and len(fields) != len(item):
+            types = expected.fields if isinstance(expected, TupleType) else (None,) * len(item)
+            if len(types) != len(item):
                 raise InvalidInput(
-                    f"{where}: expected a tuple of {len(fields)} fields, got {len(item)}"
+                    f"{where}: expected a tuple of {len(types)} fields, got {len(item)}"
                 )
-            stack.append((len(item), None, True))
-            parts = fields or (None,) * len(item)
-            stack.extend((part, parts[i], False) for i, part in reversed(list(enumerate(item))))
+            stack.append((_Assemble(len(item)), None))
+            stack.extend(reversed(list(zip(item, types, strict=True))))
         elif isinstance(item, ADTValue | Closure | RefValue | Constructor):
             done.append(item)
+        elif id(item) in known:
+            done.append(known[id(item)])
+        elif resolve is not None and hasattr(item, "constructor") and hasattr(item, "fields"):
+            found = resolve(item.constructor)
+            if len(found.inputs) != len(item.fields):
+                raise InvalidInput(f"{where}: {found.name_hint} takes {len(found.inputs)} fields")
+            stack.append((_Assemble(len(item.fields), found, item), None))
+            stack.extend(reversed(list(zip(item.fields, found.inputs, strict=True))))
         else:
             done.append(_tensor(item, expected, where))
     return done[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -117,6 +118,22 @@ def test_a_tree_of_depth_10000_does_not_recurse(parse: Parse) -> None:
     assert text_of(tree).startswith("Node(Node(")
     assert sum(1 for _ in leaves(tree)) == 10_000 + 2 * 10_001
     del tree
+
+
+def test_data_type_values_of_a_vm_are_taken(parse: Parse) -> None:
+    mod = parse(TREES)
+    leaf, node = (SimpleNamespace(adt="Tree", name=name) for name in ("Leaf", "Node"))
+    tree = SimpleNamespace(constructor=leaf, fields=(f32(3, 2),))
+    for _ in range(30):
+        tree = SimpleNamespace(constructor=node, fields=(tree, tree))
+    shared = evaluate(mod, (tree,), "left")
+    assert shared.fields[0] is shared.fields[1]
+    small = tree
+    while small.fields[0].constructor is node:
+        small = small.fields[0]
+    np.testing.assert_array_equal(evaluate(mod, (small,), "sum"), [12, 18])
+    with pytest.raises(InvalidInput, match="Node takes 2 fields"):
+        evaluate(mod, (SimpleNamespace(constructor=node, fields=(tree,)),), "sum")
 
 
 def test_constructors_and_operators_as_values(parse: Parse) -> None:
