@@ -12,7 +12,7 @@ from nimblevm.relay.analysis import pattern_text, unmatched_cases
 from nimblevm.relay.dims import Dim, DimVar
 from nimblevm.relay.infer_functions import FunctionInference
 from nimblevm.relay.infer_patterns import PatternTyper
-from nimblevm.relay.infer_recognise import same_unknowns
+from nimblevm.relay.infer_recognise import same_unknowns, weakened
 from nimblevm.relay.infer_refs import RefClaims
 from nimblevm.relay.instantiate import Instantiation
 from nimblevm.relay.ir import (
@@ -38,6 +38,7 @@ from nimblevm.relay.op.registry import Op
 from nimblevm.relay.type_context import InferContext
 from nimblevm.relay.type_errors import call_error, count_text, name_of, show
 from nimblevm.relay.types import (
+    HAS_DIM,
     HAS_HOLE,
     UNIT,
     FuncType,
@@ -77,7 +78,7 @@ class Inference(FunctionInference):
         self._context = InferContext(self.solver)
         self._waiting: dict[IncompleteType, list[tuple[Callable[[Any], Type | None], Expr]]] = {}
         self._ready: list[tuple[Callable[[Any], Type | None], Expr]] = []
-        self._patterns = PatternTyper(module, self.solver, self.types, self._recognise)
+        self._patterns = PatternTyper(module, self.solver, self.types, self._extracted)
         self._claimed: set[DimVar] = set()
         self._enter: dict[type, Callable[[Any], None]] = {
             Var: self._enter_var,
@@ -211,17 +212,31 @@ class Inference(FunctionInference):
             )
         else:
             mapping = same_unknowns(found, old, set(fresh))
-        usable: dict[DimVar, Dim] = {}
-        for new, earlier in mapping.items():
-            if earlier not in self._claimed and earlier not in self.solver.rigid:
-                self._claimed.add(earlier)
-                self.solver.add_rigid(earlier)
-                usable[new] = earlier
+        usable = {new: earlier for new, earlier in mapping.items() if self._reuse(earlier)}
         if not usable:
             return found
         if isinstance(node, Call) and args:
             self.type_args[node] = tuple(substitute(t, None, usable) for t in args)
         return substitute(found, None, usable)
+
+    def _reuse(self, earlier: DimVar) -> bool:
+        """Take an unknown of an earlier inference for one that is made now, if nobody else has it."""
+        if earlier in self._claimed or earlier in self.solver.rigid:
+            return False
+        self._claimed.add(earlier)
+        self.solver.add_rigid(earlier)
+        return True
+
+    def _extracted(self, var: Expr, found: Type) -> Type:
+        """The type of a pattern variable that binds a field."""
+        return self._recognise(var, self._unclaimed(var, found))
+
+    def _unclaimed(self, node: Expr, found: Type) -> Type:
+        """The type of an extracted value, less the claims that insert_checks took away."""
+        old = node.checked_type
+        if old is None or old is found or not old.flags & HAS_DIM:
+            return found
+        return weakened(self.solver.resolve(found), old, self._reuse)
 
     # --- leaves -----------------------------------------------------------------------------------
 
@@ -358,7 +373,8 @@ class Inference(FunctionInference):
             self._drain()
         if callee.type_params:
             self.type_args[node] = call.type_args()
-        return call.result(claimed=not known)
+        result = call.result(claimed=not known)
+        return self._unclaimed(node, result) if call.extracts else result
 
     def _call_error(self, node: Call, callee: FuncType, mismatch: TypeMismatch) -> Exception:
         op, position = node.op, mismatch.argument or 0
@@ -546,7 +562,7 @@ class Inference(FunctionInference):
         self._finish(node, self._type_ref_read)
 
     def _type_ref_read(self, node: RefRead) -> Type:
-        return self.solver.extract(self._content(node, node.ref))
+        return self._unclaimed(node, self.solver.extract(self._content(node, node.ref)))
 
     def _content(self, node: Expr, ref: Expr) -> Type:
         found = self.solver.prune(self.types[ref])

@@ -34,7 +34,7 @@ from nimblevm.relay.unify import Solver, TypeMismatch
 class PatternTyper:
     """Binds patterns for inference: `types` receives the variables' types.
 
-    recognise(var, type): the type with unknowns named as an earlier inference did
+    recognise(var, type): the type of an extracted field as an earlier inference or pass has it
     """
 
     def __init__(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim, DimOp, DimVar
-from nimblevm.relay.types import HAS_DIM, TensorType, Type, TypeCall, parts
+from nimblevm.relay.types import HAS_DIM, TensorType, TupleType, Type, TypeCall, parts
 
 
 def same_unknowns(found: Type, old: Type, fresh: set[DimVar]) -> dict[DimVar, DimVar]:
@@ -48,6 +50,49 @@ def _match(
             and len(a.args) == len(b.args)
         ):
             stack.extend(zip(a.args, b.args, strict=True))
+
+
+def weakened(found: Type, old: Type, usable: Callable[[DimVar], bool]) -> Type:
+    """The type of an extracted value where a pass took its claims away.
+
+    insert_checks gives what comes out of a container anonymous dims and an explicit check; a claim of
+    `found` that stands where `old` has an anonymous variable is therefore not made again.
+    """
+    out: list[Type] = []
+    stack: list[tuple[Type, Type, bool]] = [(found, old, False)]
+    while stack:
+        have, before, ready = stack.pop()
+        if isinstance(have, TupleType) and isinstance(before, TupleType):
+            count = len(have.fields)
+            if ready:
+                fields = out[len(out) - count :]
+                del out[len(out) - count :]
+                out.append(TupleType(fields))
+                continue
+            if count and count == len(before.fields) and have is not before:
+                stack.append((have, before, True))
+                stack.extend(
+                    (f, b, False)
+                    for f, b in zip(reversed(have.fields), reversed(before.fields), strict=True)
+                )
+                continue
+        if isinstance(have, TensorType) and isinstance(before, TensorType):
+            have = _weakened_tensor(have, before, usable)
+        out.append(have)
+    return out[0]
+
+
+def _weakened_tensor(
+    found: TensorType, old: TensorType, usable: Callable[[DimVar], bool]
+) -> TensorType:
+    if found is old or found.dtype != old.dtype or len(found.shape) != len(old.shape):
+        return found
+    shape: list[Dim] = []
+    for p, q in zip(found.shape, old.shape, strict=True):
+        claims = isinstance(p, int) or any(v.name is not None for v in dims.free_vars(p))
+        weaker = claims and isinstance(q, DimVar) and q.name is None and usable(q)
+        shape.append(q if weaker else p)
+    return TensorType(shape, found.dtype)
 
 
 def fits(found: Type, assumed: Type, existential: set[DimVar]) -> bool:

@@ -57,6 +57,7 @@ class Instantiation:
         self._contains_binders = HAS_DIM | HAS_HOLE | HAS_TYPE_VAR
         self.dims: dict[DimVar, Dim] = {}
         self.types: dict[Type, Type | None] = dict.fromkeys(signature.type_params)
+        self.extracts = False  # whether the result is a claim; set by `result`
         self.source: dict[DimVar, int] = {}
 
     def bind(self, args: Sequence[Type]) -> None:
@@ -219,4 +220,5 @@ class Instantiation:
             generic = isinstance(result, TypeVar | TupleType) and result.flags & HAS_TYPE_VAR
             result = substitute(result, dict(zip(self._signature.type_params, args, strict=True)))
             claimed = claimed or bool(generic)
+        self.extracts = claimed
         return solver.extract(result) if claimed else result

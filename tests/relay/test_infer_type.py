@@ -9,7 +9,21 @@ from nimblevm.errors import RelayTypeError
 from nimblevm.relay import dims
 from nimblevm.relay.dim_facts import DimFacts
 from nimblevm.relay.infer_type import infer_expr, infer_type, infer_type_of, signature
-from nimblevm.relay.ir import Call, Expr, Function, GlobalVar, IRModule, Let, Tuple, Var
+from nimblevm.relay.ir import (
+    Call,
+    Clause,
+    Expr,
+    Function,
+    GlobalVar,
+    IRModule,
+    Let,
+    Match,
+    PatternConstructor,
+    PatternVar,
+    RefRead,
+    Tuple,
+    Var,
+)
 from nimblevm.relay.op.registry import get
 from nimblevm.relay.parser import parse_module
 from nimblevm.relay.text import type_text
@@ -731,3 +745,25 @@ def test_lifted_function_knows_dims_by_its_parameters() -> None:
     main = Function((x, z), Let(d, Call(dim_value, (), dim_value.attrs(M)), call))
     done = infer_type(IRModule({GlobalVar("main"): main, lifted: lifted_fn}))
     assert done.function("main").ret_type is TensorType((dims.add(M, 1),))
+
+
+def test_claims_that_a_pass_took_away_stay_away() -> None:
+    mod = typed(
+        LIST
+        + """def @main(%xs: List[Tensor[(3), float32]], %r: ref(Tensor[(4), float32])) {
+  match? (%xs) { Cons(%h, _) => (%h, ref_read(%r)) }
+}"""
+    )
+    main = mod.function("main")
+    match = main.body
+    assert isinstance(match, Match)
+    pattern, rhs = match.clauses[0].lhs, match.clauses[0].rhs
+    assert isinstance(pattern, PatternConstructor)
+    assert isinstance(rhs, Tuple)
+    raw = Var("raw", checked_type=TensorType((DimVar(),)))
+    read = RefRead(main.params[1], checked_type=TensorType((DimVar(),)))
+    lhs = PatternConstructor(pattern.constructor, (PatternVar(raw), pattern.patterns[1]))
+    body = Match(match.data, (Clause(lhs, Tuple((raw, read))),), complete=False)
+    mod["main"] = Function(main.params, body)
+    ret = result(infer_type(mod))
+    assert ret is TupleType([raw.checked_type, read.checked_type])  # type: ignore[list-item]
