@@ -64,8 +64,11 @@ class Reduced:
 
 
 def _mean(em: Emitter, total: Value, extents: Sequence[Dim]) -> Value:
-    count = em.b.cast(em.size(extents), total.dtype)
-    return em.b.binary("div", total, count)
+    if dtypes.dtype(total.dtype).is_float:
+        return em.b.binary("div", total, em.b.cast(em.size(extents), total.dtype))
+    # In 64 bits: a count that does not fit the dtype would wrap, to 0 even.
+    exact = "uint64" if total.dtype == "uint64" else "int64"
+    return em.b.binary("div", em.b.cast(total, exact), em.b.cast(em.size(extents), exact))
 
 
 def _compute(name: str) -> Compute:

@@ -93,12 +93,9 @@ def _mean(rows: Array, dtype: str) -> Any:
     count = rows.shape[-1]
     if rows.dtype.kind == "f":
         return np.divide(total, rows.dtype.type(count))
-    # Wrapped sum, then towards zero; counts beyond the dtype wrap as the cast of Relay does.
-    divisor = int(np.asarray(count).astype(dtype))
-    if divisor == 0:
-        raise ShapeMismatch(f"mean: {count} elements do not fit {dtype}")
+    # The wrapped sum, divided in 64 bits: a count that does not fit the dtype must not become 0.
     exact = np.asarray(total).astype(object)
-    return np.asarray(np.where(exact < 0, -(-exact // divisor), exact // divisor)).astype(dtype)
+    return np.asarray(np.where(exact < 0, -(-exact // count), exact // count)).astype(dtype)
 
 
 def _not_called(rows: Array, dtype: str) -> Any:
@@ -109,7 +106,7 @@ TABLE: tuple[Row, ...] = (
     Row("sum", "the sum; 0 if nothing is summed", lambda x, d: np.sum(x, axis=-1, dtype=x.dtype)),
     Row("prod", "the product; 1 if nothing is multiplied", lambda x, d: np.prod(x, axis=-1, dtype=x.dtype)),
     Row(
-        "mean", "sum / count; integers divide towards zero; an empty float axis gives NaN", _mean,
+        "mean", "sum / count; integers: the wrapped sum, towards zero; an empty float axis gives NaN", _mean,
         "integers keep their dtype", needs=tuple(d for d in NUMERIC if d not in FLOATS),
     ),
     Row("max", "the greatest element; NaN if there is one", lambda x, d: np.max(x, axis=-1), "none", needs=NUMERIC),

@@ -228,6 +228,8 @@ def test_reductions_keep_integer_dtypes() -> None:
     data = np.full((3,), 100, "int8")
     assert compute("sum", data, attrs=ReduceAttrs()) == np.int8(44)
     assert compute("mean", np.asarray([-3, -4], "int32"), attrs=ReduceAttrs()) == -3
+    assert compute("mean", np.full((256,), -1, "int8"), attrs=ReduceAttrs()) == 0
+    assert compute("mean", np.full((2**16,), 100, "uint8"), attrs=ReduceAttrs()) == 0
     with pytest.raises(ShapeMismatch):
         compute("max", data[:0], attrs=ReduceAttrs())
     assert compute("sum", data[:0], attrs=ReduceAttrs()) == 0
