@@ -373,8 +373,8 @@ class Inference(FunctionInference):
             self._drain()
         if callee.type_params:
             self.type_args[node] = call.type_args()
-        result = call.result(claimed=not known)
-        return self._unclaimed(node, result) if call.extracts else result
+        found = call.result(claimed=not known)
+        return self._unclaimed(node, found) if call.extracts else found
 
     def _call_error(self, node: Call, callee: FuncType, mismatch: TypeMismatch) -> Exception:
         op, position = node.op, mismatch.argument or 0

@@ -25,6 +25,7 @@ from collections.abc import Callable
 
 from nimblevm.errors import RelayTypeError
 from nimblevm.relay.analysis import global_calls
+from nimblevm.relay.gc_pause import gc_paused
 from nimblevm.relay.infer_engine import Inference, constructor_type
 from nimblevm.relay.infer_rebuild import Rebuilder
 from nimblevm.relay.infer_refs import RefClaims
@@ -38,8 +39,8 @@ def infer_type(mod: IRModule) -> IRModule:
     Raises RelayTypeError, whose message shows every place involved, what was expected and what
     came.
     """
-    engine = _inferred(mod, _infer_functions)
-    rebuilder = _rebuilt(engine)
+    with gc_paused():
+        rebuilder = _rebuilt(_inferred(mod, _infer_functions))
     result = mod.shallow_copy()
     for var, function in mod.functions.items():
         new = rebuilder.of(function)
@@ -136,6 +137,8 @@ def _by_dependency(mod: IRModule) -> list[GlobalVar]:
     order: list[GlobalVar] = []
     entered: set[GlobalVar] = set()
     open_ = [v for v, f in mod.functions.items() if not _signed(f)]
+    if len(open_) <= 1:
+        return open_
     stack: list[tuple[GlobalVar, bool]] = [(v, False) for v in reversed(open_)]
     while stack:
         var, ready = stack.pop()
