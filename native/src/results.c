@@ -237,7 +237,7 @@ nvm_status nvm_result_create(nvm_heap *heap, nvm_object *value, uint64_t limit,
   size_t at = 0;
   for (size_t i = 0; i < result->count; i++) {
     if (result->values[i].kind != NVM_OUT_TENSOR) continue;
-    result->values[i].shape = result->dims + at;
+    result->values[i].shape = result->dims ? result->dims + at : NULL; /* NULL + 0 is undefined */
     at += result->values[i].rank;
   }
   nvm_heap_retain(heap);
