@@ -23,7 +23,7 @@ from nimblevm.errors import CompileError
 from nimblevm.kernels import llvm
 from nimblevm.relay.gc_pause import gc_paused
 from nimblevm.relay.infer_type import infer_type
-from nimblevm.relay.ir import Call, Constant, Expr, Function, GlobalVar, IRModule, Var
+from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Var
 from nimblevm.relay.types import TensorType, Type
 from nimblevm.vm.vm import VirtualMachine
 
@@ -49,10 +49,9 @@ def compile(
     target       "native" (this machine; "llvm" means the same), or a target of kernels/llvm.py
     passes_off   names of passes to skip
     unbox        rank-0 integers and bools live in int registers
-    native       write machine code; without llvmlite or a linker compile warns and writes the kernel IR alone
-    plan_memory  let tensors of disjoint lifetimes share storage
-    verify       check the module after every pass (slow)
-    on_pass      called with a pass's name and its seconds
+    native       write machine code; without llvmlite or a linker compile warns and writes the
+    kernel IR alone plan_memory  let tensors of disjoint lifetimes share storage verify       check
+    the module after every pass (slow) on_pass      called with a pass's name and its seconds
 
     Raises RelayTypeError, WellFormedError, CompileError.
     """
@@ -75,7 +74,9 @@ def compile_to_bytes(
     verify: bool = False,
     on_pass: Callable[[str, float], None] | None = None,
 ) -> bytes:
-    """As `compile`, but gives the file's bytes and loads nothing (so that it works for other machines)."""
+    """As `compile`, but gives the file's bytes and loads nothing (so that it works for other
+    machines).
+    """
     off = {passes_off} if isinstance(passes_off, str) else set(passes_off)
     if not plan_memory:
         off.add("plan_memory")
@@ -109,7 +110,9 @@ def _native_builder(target: str) -> KernelBuilder:
 
 
 def bind_params(mod: IRModule, params: Mapping[str, Any], name: str = "main") -> IRModule:
-    """A module whose function `name` has some parameters replaced by constants. CompileError for an unknown name."""
+    """A module whose function `name` has some parameters replaced by constants. CompileError for an
+    unknown name.
+    """
     function = mod.function(name)
     by_name = {p.name_hint: p for p in function.params}
     unknown = sorted(set(params) - set(by_name))
@@ -147,7 +150,9 @@ def _constant(param: Var, value: Any) -> Constant:
 
 
 def evaluate_call(call: Call, values: tuple[Any, ...]) -> Any:
-    """The value of one operator call, by the kernel and instructions that a run would use (constant folding)."""
+    """The value of one operator call, by the kernel and instructions that a run would use (constant
+    folding).
+    """
     leaves: list[Var] = []
     function = Function((), call)
     args = tuple(Constant(v) for v in values)

@@ -1,4 +1,6 @@
-"""Dim expressions as integer instructions: each computed at most once in the blocks where it is known."""
+"""Dim expressions as integer instructions: each computed at most once in the blocks where it is
+known.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,15 @@ from nimblevm.relay.dims import Dim, DimExpr, DimOp, DimVar
 
 INT_BIT = 1 << 31
 _INSTRUCTION = {
-    "add": "DimAdd", "mul": "DimMul", "floordiv": "DimFloorDiv", "floormod": "DimFloorMod", "min": "DimMin", "max": "DimMax",
+    "add": "DimAdd", "mul": "DimMul", "floordiv": "DimFloorDiv", "floormod": "DimFloorMod",
+    "min": "DimMin", "max": "DimMax",
 }  # fmt: skip
 
 
 class DimEmitter:
-    """Numbers of dims at the current place. `mark` and `rollback` delimit blocks: what a branch computed ends with it."""
+    """Numbers of dims at the current place. `mark` and `rollback` delimit blocks: what a branch
+    computed ends with it.
+    """
 
     def __init__(self, code: CodeBuffer, ints: Registers) -> None:
         self.code = code
@@ -37,7 +42,9 @@ class DimEmitter:
         self._log.append((dim, owned))
 
     def word(self, dim: Dim) -> int:
-        """The operand that stands for a dim, computed if need be. Depth is bounded by dims.MAX_DEPTH."""
+        """The operand that stands for a dim, computed if need be. Depth is bounded by
+        dims.MAX_DEPTH.
+        """
         if isinstance(dim, int):
             return self._immediate(dim)
         found = self.known.get(dim)

@@ -1,9 +1,11 @@
 """An IRModule in its last form -> the records of an executable file.
 
-Functions are compiled in variants, because a rank-0 integer travels in an int register through direct calls and as an object through
-closures: (entered from a closure?, object result?). The variant for closures takes objects and
-compares the static dims of its parameters, which a direct caller has done. A variant exists only if something refers to it. A function that returns objects
-tail-calls variants that return objects, so a tail call never turns into a call for the sake of boxing.
+Functions are compiled in variants, because a rank-0 integer travels in an int register through
+direct calls and as an object through closures: (entered from a closure?, object result?). The
+variant for closures takes objects and compares the static dims of its parameters, which a direct
+caller has done. A variant exists only if something refers to it. A function that returns objects
+tail-calls variants that return objects, so a tail call never turns into a call for the sake of
+boxing.
 """
 
 from __future__ import annotations
@@ -121,7 +123,9 @@ def is_public(function: Function) -> bool:
 
 
 def signature_dims(function: Function) -> tuple[tuple[DimRecord, ...], dict[DimVar, int]]:
-    """The dims of a signature: each variable that is an axis of a parameter (through tuples), by first occurrence."""
+    """The dims of a signature: each variable that is an axis of a parameter (through tuples), by
+    first occurrence.
+    """
     slots: dict[DimVar, int] = {}
     records: list[DimRecord] = []
     for index, param in enumerate(function.params):
@@ -148,7 +152,9 @@ def checked_dims(function: Function) -> tuple[CheckedRecord, ...]:
 
 
 KernelBuilder = Callable[[KernelTable, ProgramBuilder], Mapping[str, int]]
-"""Adds native sections for the kernels and says which place in their tables each kernel (by name) has."""
+"""Adds native sections for the kernels and says which place in their tables each kernel (by name)
+has.
+"""
 
 
 def emit(
@@ -158,7 +164,9 @@ def emit(
     native: KernelBuilder | None = None,
     cache: KernelCache | None = None,
 ) -> ProgramRecord:
-    """The records of a module that has been through the pipeline. CompileError for what the format can't hold."""
+    """The records of a module that has been through the pipeline. CompileError for what the format
+    can't hold.
+    """
     program = ProgramEmitter(mod, unbox, producer or {}, cache or KernelCache(unbox))
     program.run()
     places = native(program.kernels, program.builder) if native is not None else {}

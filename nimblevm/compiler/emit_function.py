@@ -1,8 +1,8 @@
 """One ANF function -> the words of its code.
 
-A value lives in an int register if its type is a rank-0 integer or bool and the program is compiled with unboxing,
-else in an object register; Box and Unbox appear wherever the two meet, decided by types alone. Nothing recurses: nested blocks
-wait on a work stack.
+A value lives in an int register if its type is a rank-0 integer or bool and the program is compiled
+with unboxing, else in an object register; Box and Unbox appear wherever the two meet, decided by
+types alone. Nothing recurses: nested blocks wait on a work stack.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ class FunctionEmitter:
         self._load(atom, (False, made))
         return made
 
-    def int(self, atom: Expr) -> int:
+    def integer(self, atom: Expr) -> int:
         """An int register that holds an atom."""
         if isinstance(atom, Var):
             in_int, register = self.place_of(atom)
@@ -291,7 +291,7 @@ class FunctionEmitter:
 
     def any(self, atom: Expr, in_int: bool) -> int:
         """An ANY_IN word for an atom of the wanted kind."""
-        return self.int(atom) | INT_BIT if in_int else self.obj(atom)
+        return self.integer(atom) | INT_BIT if in_int else self.obj(atom)
 
     def into(
         self, dst: Place, type_: Type, produced_int: bool, write: Callable[[int], None]
@@ -339,7 +339,9 @@ class FunctionEmitter:
                 self._let(item, item.var)
 
     def define(self, var: Var, in_object: bool = False) -> Place:
-        """Give a variable its register. in_object: even if its type could be unboxed (a kernel's output)."""
+        """Give a variable its register. in_object: even if its type could be unboxed (a kernel's
+        output).
+        """
         place = self.where[var] = self.take(not in_object and self._kind(type_of(var)))
         return place
 
@@ -384,7 +386,7 @@ class FunctionEmitter:
 
     def _if(self, item: Item, value: If, dst: Place | None, end: Label) -> None:
         otherwise = Label()
-        self.code.emit("If", self.int(value.cond), otherwise)
+        self.code.emit("If", self.integer(value.cond), otherwise)
         self.free_temps()
         self.expire_before_branches(item)
         self.work += [
@@ -445,7 +447,9 @@ class FunctionEmitter:
             self.code.emit("Ret", register | INT_BIT if kind else register)
 
     def _tail_call(self, call: Call) -> bool:
-        """Write a call in tail position as one, if its result has the kind that this function returns."""
+        """Write a call in tail position as one, if its result has the kind that this function
+        returns.
+        """
         if isinstance(call.op, GlobalVar):
             callee = self.program.definition(call.op)
             if "Closure" in callee.attrs:
@@ -523,7 +527,9 @@ class FunctionEmitter:
                 )
 
     def _closure(self, maker: Function, call: Call, dst: Place) -> None:
-        """A call of a function that makes a closure (lambda_lift): its captures are the call's arguments."""
+        """A call of a function that makes a closure (lambda_lift): its captures are the call's
+        arguments.
+        """
         inner = maker.body
         target = (
             inner.body.op if isinstance(inner, Function) and isinstance(inner.body, Call) else None

@@ -36,7 +36,9 @@ class Kind(enum.Enum):
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """An item that can be part of a group. consumers: indices of nodes; outside: read by anything else."""
+    """An item that can be part of a group. consumers: indices of nodes; outside: read by anything
+    else.
+    """
 
     index: int
     kind: Kind
@@ -57,7 +59,9 @@ class Group:
 
 
 class BlockGraph:
-    """The operators of one block. `uses`: variable -> (index of the reading item, from a nested block)."""
+    """The operators of one block. `uses`: variable -> (index of the reading item, from a nested
+    block).
+    """
 
     def __init__(
         self,
@@ -251,7 +255,9 @@ class BlockGraph:
         return True
 
     def _effects_allow(self, members: list[int]) -> bool:
-        """A may_fail member moves to the last member's place: nothing between may fail, branch, call or write."""
+        """A may_fail member moves to the last member's place: nothing between may fail, branch,
+        call or write.
+        """
         place = self.epochs[members[-1]]
         own = 0
         for index in reversed(members[:-1]):
@@ -272,7 +278,9 @@ class BlockGraph:
                 self._merge([index, first])
 
     def _first_consumer(self, group: Group) -> int | None:
-        """The last member of the group that reads this one first, if every other reader comes after that place."""
+        """The last member of the group that reads this one first, if every other reader comes after
+        that place.
+        """
         readers: list[int] = []
         stack = list(group.members)
         while stack:

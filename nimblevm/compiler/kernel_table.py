@@ -1,7 +1,8 @@
 """The kernels of a program: every distinct fused body is lowered once.
 
-Two fused functions are the same kernel if they are equal up to the names of variables and dims. `find` returns the index of the
-kernel and the dims that this call passes, so that lowering (slow) happens once per body and numbering (fast) once per call.
+Two fused functions are the same kernel if they are equal up to the names of variables and dims.
+`find` returns the index of the kernel and the dims that this call passes, so that lowering (slow)
+happens once per body and numbering (fast) once per call.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from nimblevm.relay.types import TensorType, Type, substitute
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """What a call of a kernel passes: in_dims in order, and the scratch tensors to allocate; which outputs may alias what."""
+    """What a call of a kernel passes: in_dims in order, and the scratch tensors to allocate; which
+    outputs may alias what.
+    """
 
     in_dims: tuple[Dim | IntParam, ...]
     scratch: tuple[TensorType, ...]
@@ -47,7 +50,8 @@ class _Numbering:
             return ("d", self.dims.setdefault(dim, len(self.dims)))
         parts = [self.dim(a) for a in getattr(dim, "args", ())]
         if getattr(dim, "op", "") in ("add", "mul", "min", "max", "bcast"):
-            # The stored order depends on when variables were made, which is no part of what the kernel does.
+            # The stored order depends on when variables were made, which is no part of what the
+            # kernel does.
             parts.sort(key=repr)
         return (getattr(dim, "op", ""), *parts)
 
@@ -113,7 +117,9 @@ def _row(node: Expr, index: dict[Expr, int], numbers: _Numbering) -> object:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Entry:
-    """A lowered kernel, the order of its dim variables in its key, and which flat parameters are in-dims."""
+    """A lowered kernel, the order of its dim variables in its key, and which flat parameters are
+    in-dims.
+    """
 
     name: str
     lowered: LoweredKernel
@@ -134,7 +140,9 @@ class KernelCache:
         self._calls: dict[Function, tuple[Entry, KernelCall]] = {}
 
     def find(self, function: Function) -> tuple[Entry, KernelCall]:
-        """The kernel of a fused function, lowered if it is new. CompileError if an operator has no lowering."""
+        """The kernel of a fused function, lowered if it is new. CompileError if an operator has no
+        lowering.
+        """
         known = self._calls.get(function)
         if known is not None:
             return known
@@ -196,7 +204,9 @@ class KernelTable:
         return index, call
 
     def records(self, native: dict[str, int]) -> list[serialize.KernelRecord]:
-        """The kernel table of the file; `native` maps names to places in the native sections' tables."""
+        """The kernel table of the file; `native` maps names to places in the native sections'
+        tables.
+        """
         return [_record(e, native.get(e.name, -1)) for e in self.entries]
 
 

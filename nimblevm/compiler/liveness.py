@@ -1,7 +1,8 @@
 """What emit knows of a function before it writes code: last uses, aliases, which dims are needed.
 
-Every let and every end of a block is an item; items are numbered in the order in which emit writes them. A function has no
-loops (recursion is calls), so a variable's register is free after its last use in that order.
+Every let and every end of a block is an item; items are numbered in the order in which emit writes
+them. A function has no loops (recursion is calls), so a variable's register is free after its last
+use in that order.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ MAX_KILLS_PER_BRANCH = 16
 
 @dataclass(eq=False, slots=True)
 class Block:
-    """A chain of lets and its end. `entry` is the position of its start, `parent` the block it hangs in."""
+    """A chain of lets and its end. `entry` is the position of its start, `parent` the block it
+    hangs in.
+    """
 
     number: int
     items: list[Item]
@@ -177,14 +180,16 @@ def analyse(function: Function, order: list[Block], kernels: KernelTable) -> Liv
             _need(value, kernels, result.needed)
     for var, position in last.items():
         result.expire.setdefault(position, []).append(var)
-        nested = last_block.get(var)
-        if nested is not None and nested.number != home.get(var) and worth_killing(type_of(var)):
-            _kill_in_siblings(var, nested, result.kills)
+        place = last_block.get(var)
+        if place is not None and place.number != home.get(var) and worth_killing(type_of(var)):
+            _kill_in_siblings(var, place, result.kills)
     return result
 
 
 def _kill_in_siblings(var: Var, block: Block, kills: dict[int, list[Var]]) -> None:
-    """The branch after `block` frees what `block` would have used last (bounded, so that code stays linear)."""
+    """The branch after `block` frees what `block` would have used last (bounded, so that code stays
+    linear).
+    """
     sibling = block.sibling
     if sibling is not None:
         found = kills.setdefault(sibling.number, [])

@@ -1,8 +1,9 @@
 """match -> tests and jumps.
 
-The root constructor selects by one GetTag and one Switch. Clauses stand in their order; a clause whose inner patterns fail goes on with the
-next one that its root constructor can still match, so no root is tested twice and code is linear in the
-patterns' size (a backtracking automaton, Augustsson 1985, not a tree that copies clauses).
+The root constructor selects by one GetTag and one Switch. Clauses stand in their order; a clause
+whose inner patterns fail goes on with the next one that its root constructor can still match, so no
+root is tested twice and code is linear in the patterns' size (a backtracking automaton, Augustsson
+1985, not a tree that copies clauses).
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ MAX_SWITCH = 16
 
 @dataclass(slots=True)
 class _Automaton:
-    """Labels of a match: where each clause is entered once its root fits, and what happens when none fits."""
+    """Labels of a match: where each clause is entered once its root fits, and what happens when
+    none fits.
+    """
 
     match_: Match
     entries: list[Label]
@@ -71,7 +74,9 @@ def emit_match(
 
 
 def _successors(automaton: _Automaton) -> list[Label]:
-    """For each clause, where its inner failure goes on. Linear: computed from the last clause backwards."""
+    """For each clause, where its inner failure goes on. Linear: computed from the last clause
+    backwards.
+    """
     following: dict[Constructor, Label] = {}
     anything: Label | None = None
     result: list[Label] = []
@@ -96,7 +101,9 @@ def _constructor_count(fe: FunctionEmitter, constructor: Constructor) -> int:
 
 
 def _switch(fe: FunctionEmitter, automaton: _Automaton) -> None:
-    """Jump to the first clause for the value's root constructor, unless the first clause takes everything."""
+    """Jump to the first clause for the value's root constructor, unless the first clause takes
+    everything.
+    """
     first = automaton.root(0)
     if first is None:
         return

@@ -1,4 +1,5 @@
-"""How an operator call becomes code: as integer instructions, as a view, as shape instructions, or as a kernel.
+"""How an operator call becomes code: as integer instructions, as a view, as shape instructions, or
+as a kernel.
 
 fuse_ops and emit must agree on this, so it stands here once.
 """
@@ -46,7 +47,9 @@ DIRECT_OPS = frozenset({"shape_of"})
 
 
 def is_int(type_: Type | None) -> bool:
-    """Whether a value of this type may live in an int register: a rank-0 integer or bool, uint64 excepted."""
+    """Whether a value of this type may live in an int register: a rank-0 integer or bool, uint64
+    excepted.
+    """
     return isinstance(type_, TensorType) and not type_.shape and dtypes.dtype(type_.dtype).unboxable
 
 

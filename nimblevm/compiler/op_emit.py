@@ -1,4 +1,6 @@
-"""Operator calls that are left after manifest_alloc: checks, dims, memory, kernels, scalar arithmetic."""
+"""Operator calls that are left after manifest_alloc: checks, dims, memory, kernels, scalar
+arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,8 @@ def _match_type(fe: FunctionEmitter, operand: Var, value: Call) -> None:
 def check_params(fe: FunctionEmitter, params: Sequence[Var], closure: bool) -> None:
     """Entry of a function: bind the needed dims of the parameters, compare those that occur again.
 
-    `closure`: the caller is not known, so static sizes are compared too. Else the caller has done that.
+    `closure`: the caller is not known, so static sizes are compared too. Else the caller has done
+    that.
     """
     later: list[tuple[Var, tuple[int, ...], int, Dim]] = []
     first: set[DimVar] = set()
@@ -230,7 +233,7 @@ def _int_operand(fe: FunctionEmitter, operand: int | Expr) -> int:
         raise CompileError("a field of a tuple can't be passed as an in-dim")
     if isinstance(operand, Constant) and 0 <= int(operand.data) < INT_BIT:
         return int(operand.data)
-    return fe.int(operand) | INT_BIT
+    return fe.integer(operand) | INT_BIT
 
 
 def emit_op(fe: FunctionEmitter, call: Call, dst: Place) -> None:
@@ -282,7 +285,7 @@ def _scalar(fe: FunctionEmitter, call: Call, dst: int) -> None:
     if not isinstance(op, Op) or not isinstance(type_, TensorType):
         raise CompileError("a scalar operator gives a tensor of rank 0")
     dtype = dtypes.dtype(type_.dtype).number
-    args = [fe.int(a) for a in call.args] if op.name not in ("where", "copy") else []
+    args = [fe.integer(a) for a in call.args] if op.name not in ("where", "copy") else []
     code = fe.code
     if op.name in ARITHMETIC:
         code.emit(ARITHMETIC[op.name], dst, args[0], args[1], dtype)
@@ -314,7 +317,7 @@ def _scalar(fe: FunctionEmitter, call: Call, dst: int) -> None:
     elif isinstance(call.args[0], Var) and not fe.place_of(call.args[0])[0]:
         fe.unbox_into(dst, call.args[0])
     else:  # copy, floor, ceil, round of an integer
-        code.emit("MoveInt", dst, fe.int(call.args[0]))
+        code.emit("MoveInt", dst, fe.integer(call.args[0]))
 
 
 def _constant(fe: FunctionEmitter, value: int) -> int:
@@ -326,7 +329,7 @@ def _constant(fe: FunctionEmitter, value: int) -> int:
 def _where(fe: FunctionEmitter, call: Call, dst: int) -> None:
     """dst := cond ? a : b, by a branch."""
     from_label = Label()
-    cond, if_true, if_false = (fe.int(a) for a in call.args)
+    cond, if_true, if_false = (fe.integer(a) for a in call.args)
     middle = fe.temp(True)
     fe.code.emit("MoveInt", middle, if_true)
     skip = Label()

@@ -1,7 +1,8 @@
 """What a pass is, what it may know, and how passes follow each other.
 
-A pass is a pure function (IRModule, PassContext) -> IRModule. Sequential runs a list of them, skips those that the
-user turned off, re-checks the module after each one when `verify` is set, and reports times.
+A pass is a pure function (IRModule, PassContext) -> IRModule. Sequential runs a list of them, skips
+those that the user turned off, re-checks the module after each one when `verify` is set, and
+reports times.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from nimblevm.relay.well_formed import check_well_formed
 
 Array = npt.NDArray[np.generic]
 Evaluator = Callable[[Call, tuple[object, ...]], object]
-"""(operator call, values of its arguments: arrays or tuples of them) -> its value, by the kernel that the VM would run."""
+"""(operator call, values of its arguments: arrays or tuples of them) -> its value, by the kernel
+that the VM would run.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,9 @@ class PassContext:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One transformation. `required`: the later passes or the program's meaning need it, so it can't be turned off."""
+    """One transformation. `required`: the later passes or the program's meaning need it, so it
+    can't be turned off.
+    """
 
     name: str
     run: Callable[[IRModule, PassContext], IRModule]
@@ -88,7 +93,8 @@ class Sequential:
         unknown = ctx.passes_off - self.names()
         if unknown:
             raise CompileError(
-                f"passes_off names unknown passes: {', '.join(sorted(unknown))}; known: {', '.join(sorted(self.names()))}"
+                f"passes_off names unknown passes: {', '.join(sorted(unknown))}; "
+                f"known: {', '.join(sorted(self.names()))}"
             )
         for step in self.passes:
             mod = step(mod, ctx)
@@ -103,7 +109,9 @@ class Sequential:
 
 @dataclass(frozen=True, slots=True)
 class FixedPoint:
-    """Passes repeated until none of them changes a function (they return the same objects then), at most `rounds` times."""
+    """Passes repeated until none of them changes a function (they return the same objects then), at
+    most `rounds` times.
+    """
 
     passes: Sequence[Pass]
     rounds: int = 3

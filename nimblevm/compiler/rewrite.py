@@ -1,7 +1,8 @@
 """Rebuilding expressions without recursion: what the passes share.
 
-`Rewriter` walks an expression in evaluation order, operands first, visits each node of the DAG once, and rebuilds
-only what changed. A rebuilt node keeps span and checked_type: passes preserve types, so that inference runs once.
+`Rewriter` walks an expression in evaluation order, operands first, visits each node of the DAG
+once, and rebuilds only what changed. A rebuilt node keeps span and checked_type: passes preserve
+types, so that inference runs once.
 """
 
 from __future__ import annotations
@@ -86,38 +87,46 @@ def is_primitive(node: Expr) -> bool:
 
 
 def with_children(node: Expr, new: tuple[Expr, ...]) -> Expr:
-    """`node` with other subexpressions, in the order of `ir.children`; the same object if none changed."""
+    """`node` with other subexpressions, in the order of `ir.children`; the same object if none
+    changed.
+    """
     old = children(node)
     if len(old) == len(new) and all(a is b for a, b in zip(old, new, strict=True)):
         return node
-    kept = {"span": node.span, "checked_type": node.checked_type}
+    span, type_ = node.span, node.checked_type
     match node:
         case Call():
-            return Call(new[0], new[1:], node.attrs, node.type_args, **kept)
+            return Call(new[0], new[1:], node.attrs, node.type_args, span=span, checked_type=type_)
         case Let():
-            return Let(node.var, new[0], new[1], **kept)
+            return Let(node.var, new[0], new[1], span=span, checked_type=type_)
         case Function():
             return Function(
-                node.params, new[0], node.ret_type, node.type_params, node.attrs, **kept
+                node.params,
+                new[0],
+                node.ret_type,
+                node.type_params,
+                node.attrs,
+                span=span,
+                checked_type=type_,
             )
         case Tuple():
-            return Tuple(new, **kept)
+            return Tuple(new, span=span, checked_type=type_)
         case TupleGetItem():
-            return TupleGetItem(new[0], node.index, **kept)
+            return TupleGetItem(new[0], node.index, span=span, checked_type=type_)
         case If():
-            return If(new[0], new[1], new[2], **kept)
+            return If(new[0], new[1], new[2], span=span, checked_type=type_)
         case Match():
             pairs = zip(node.clauses, new[1:], strict=True)
             clauses = tuple(
                 c if c.rhs is rhs else dataclasses.replace(c, rhs=rhs) for c, rhs in pairs
             )
-            return Match(new[0], clauses, node.complete, **kept)
+            return Match(new[0], clauses, node.complete, span=span, checked_type=type_)
         case RefCreate():
-            return RefCreate(new[0], **kept)
+            return RefCreate(new[0], span=span, checked_type=type_)
         case RefRead():
-            return RefRead(new[0], **kept)
+            return RefRead(new[0], span=span, checked_type=type_)
         case RefWrite():
-            return RefWrite(new[0], new[1], **kept)
+            return RefWrite(new[0], new[1], span=span, checked_type=type_)
     raise TypeError(f"unknown expression {type(node).__name__}")
 
 
@@ -199,7 +208,9 @@ def let_chain(expr: Expr) -> tuple[list[Let], Expr]:
 
 
 def blocks(function: Function) -> Iterator[Expr]:
-    """The body of an ANF function and every block nested in it (branches, clauses, local functions)."""
+    """The body of an ANF function and every block nested in it (branches, clauses, local
+    functions).
+    """
     stack: list[Expr] = [function.body]
     while stack:
         block = stack.pop()

@@ -8,6 +8,7 @@ from nimblevm.bytecode.serialize import UNKNOWN_DIM, ProgramBuilder, dim_slot
 from nimblevm.errors import CompileError
 from nimblevm.relay.dims import Dim, DimVar
 from nimblevm.relay.ir import Constructor, IRModule
+from nimblevm.relay.op.vm import STORAGE
 from nimblevm.relay.types import (
     FuncType,
     GlobalTypeVar,
@@ -29,7 +30,7 @@ class TypeTable:
         self.adts: dict[GlobalTypeVar, int] = {}
         self.constructors: dict[Constructor, int] = {}
         self.counts: dict[GlobalTypeVar, int] = {}
-        definitions = list(mod.type_definitions.values())
+        definitions = [d for d in mod.type_definitions.values() if d.header is not STORAGE.func]
         for definition in definitions:
             names = [c.name_hint for c in definition.constructors]
             adt, first = builder.declare_adt(

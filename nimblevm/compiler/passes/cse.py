@@ -3,8 +3,9 @@
 before:  tanh(%x) * tanh(%x)                  (two nodes)
 after:   %0 = tanh(%x); %0 * %0               (one node, which to_anf evaluates once)
 
-Two operator calls, tuples or fields are equal if operator, attributes and operands are. Only operators that can't fail, and only where the
-earlier one stands in a block around the later one, so that nothing is computed on a path that did not compute it before.
+Two operator calls, tuples or fields are equal if operator, attributes and operands are. Only
+operators that can't fail, and only where the earlier one stands in a block around the later one, so
+that nothing is computed on a path that did not compute it before.
 
 Needs: inferred types. Keeps: them. Cost: O(n log n).
 """

@@ -3,8 +3,9 @@
 before:  def @main(%x: Tensor[(?, 4), float32]) { let %a = exp(%x); let %b = %x + %x; %b }
 after:   def @main(%x: Tensor[(?, 4), float32]) { let %b = %x + %x; %b }
 
-Operators, also those that may fail, tuples, constructors, function literals, new references and reads of references are
-dropped, and ifs and matches of such. Calls of functions and closures stay (they may write, or never return).
+Operators, also those that may fail, tuples, constructors, function literals, new references and
+reads of references are dropped, and ifs and matches of such. Calls of functions and closures stay
+(they may write, or never return).
 
 Needs: nothing. Keeps: everything. Cost: O(nodes), reference counts on a DAG.
 Not done: dead fields, dead parameters, functions that nothing calls.

@@ -3,14 +3,17 @@
 before:  def @main(%x: Tensor[(2), float32]) { %x + full(2f, shape=[2], dtype="float32") * 3f }
 after:   def @main(%x: Tensor[(2), float32]) { %x + meta[relay.Constant][0] }
 
-The value comes from the context's evaluator, which runs the kernel that the program would run. An operator that fails stays: the error
-belongs to the run, and perhaps the code is never reached. So does one whose result is larger than its operands and than MAX_BYTES, and
-everything after MAX_EVALUATIONS of them.
+The value comes from the context's evaluator, which runs the kernel that the program would run. An
+operator that fails stays: the error belongs to the run, and perhaps the code is never reached. So
+does one whose result is larger than its operands and than MAX_BYTES, and everything after
+MAX_EVALUATIONS of them.
 
 Needs: inferred types. Keeps: them. Cost: one walk and the evaluations.
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from nimblevm import dtypes
 from nimblevm.compiler.pass_base import Pass, PassContext
@@ -61,7 +64,7 @@ class _Folder(Rewriter):
             return None
         found: Constant | None
         try:
-            found = Constant(self.ctx.evaluate(call, values), span=call.span)
+            found = Constant(np.asarray(self.ctx.evaluate(call, values)), span=call.span)
         except NimbleError:
             found = None
         if found is not None and found.checked_type is not call.checked_type:

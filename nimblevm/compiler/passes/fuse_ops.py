@@ -3,14 +3,17 @@
 before:  let %a = nn.dense(%x, %w); let %b = %a + %c; let %y = tanh(%b); %y
 after:   fn (%p0, %p1, %p2, Primitive=1) { tanh(nn.dense(%p0, %p1) + %p2) }(%x, %w, %c)
 
-Inside each block, on the graph of its operator calls: an operator joins the group of its immediate post-dominator where the patterns of
-all operators between them allow it (TVM: src/relay/transforms/fuse_ops.cc; patterns in op/registry.py). Then groups of
-injective operators whose other consumers come later join their first consumer as a group with several results, which
-keeps the pointwise tail of a recurrent cell in one kernel. Fields of tuples and tuples of operands go along.
+Inside each block, on the graph of its operator calls: an operator joins the group of its immediate
+post-dominator where the patterns of all operators between them allow it (TVM:
+src/relay/transforms/fuse_ops.cc; patterns in op/registry.py). Then groups of injective operators
+whose other consumers come later join their first consumer as a group with several results, which
+keeps the pointwise tail of a recurrent cell in one kernel. Fields of tuples and tuples of operands
+go along.
 
-Never fused: operators whose size depends on data, rank-0 integer arithmetic (integer instructions), reshapes other than those that add or
-drop axes of size 1 (views). A may_fail operator moves to its group's place only if nothing between could fail, branch, call or write.
-A group has at most 256 operators and 32 operands. Everything else of class KERNEL becomes a group of one.
+Never fused: operators whose size depends on data, rank-0 integer arithmetic (integer instructions),
+reshapes other than those that add or drop axes of size 1 (views). A may_fail operator moves to its
+group's place only if nothing between could fail, branch, call or write. A group has at most 256
+operators and 32 operands. Everything else of class KERNEL becomes a group of one.
 
 Needs: ANF, inferred types. Keeps: both. Cost: O(n log n), with the group limit as factor.
 """
@@ -106,7 +109,9 @@ class _Fuser:
                     self.uses.setdefault(var, []).append((self.hang[outer], True))
 
     def nested(self, value: Expr) -> Expr:
-        """A simple expression with its blocks replaced by their new forms, taken in the order of _scan."""
+        """A simple expression with its blocks replaced by their new forms, taken in the order of
+        _scan.
+        """
         roots = sub_blocks(value)
         if not roots:
             return value

@@ -6,12 +6,16 @@ after:   ... match (%l) { Cons(%h1, _) => { let %h = vm.match_type(%h1, type=Ten
            where="field 0 of Cons"); %x + %h }, Nil => %x }
 
 Four places need them (DESIGN 2, "Dims"):
-- a tensor that comes out of a container (pattern variable, content of a reference, result of a closure or of a type parameter)
+- a tensor that comes out of a container (pattern variable, content of a reference, result of a
+  closure or of a type parameter)
   has claimed dims: it gets fresh dims, and a vm.match_type to the claimed type;
-- a value that flows to a narrower type: annotated let, result of a function (pushed into the ends of if, match and let, so that tail
+- a value that flows to a narrower type: annotated let, result of a function (pushed into the ends
+  of if, match and let, so that tail
   calls whose type is proved stay tail calls), static dims of parameters of a known function;
-- an operator whose relation has undecided demands: its operands get vm.match_type or vm.check_broadcast;
-- entry of a function: emit compares repeated dims of the parameters, and in the variant that closures call the static
+- an operator whose relation has undecided demands: its operands get vm.match_type or
+  vm.check_broadcast;
+- entry of a function: emit compares repeated dims of the parameters, and in the variant that
+  closures call the static
   ones too, because only there the caller is not known.
 From here on types are facts.
 
@@ -69,7 +73,9 @@ def _claims(dim: Dim) -> bool:
 
 
 def map_tensors(type_: Type, change: Callable[[TensorType], TensorType]) -> Type:
-    """`type_` with the tensors that are there for certain (itself, fields of tuples) replaced. Iterative."""
+    """`type_` with the tensors that are there for certain (itself, fields of tuples) replaced.
+    Iterative.
+    """
     if isinstance(type_, TensorType):
         return change(type_)
     if not isinstance(type_, TupleType):
@@ -92,7 +98,9 @@ def map_tensors(type_: Type, change: Callable[[TensorType], TensorType]) -> Type
 
 
 def without_claims(type_: Type) -> Type:
-    """The type of an extracted value before its claims are checked: claimed dims are fresh unknowns."""
+    """The type of an extracted value before its claims are checked: claimed dims are fresh
+    unknowns.
+    """
     return map_tensors(
         type_, lambda t: TensorType([DimVar() if _claims(d) else d for d in t.shape], t.dtype)
     )

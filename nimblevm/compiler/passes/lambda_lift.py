@@ -1,20 +1,23 @@
-"""Turn every local function into a global function that takes what it captures as leading parameters.
+"""Turn every local function into a global function that takes what it captures as leading
+parameters.
 
 before:  def @main(%x: float32) { let %f = fn (%y: float32) { %y + %x }; %f(%x) }
 after:   def @main(%x: float32) { @main_f(%x, %x) }
          def @main_f(%x1: float32, %y: float32, Lifted=1) { %y + %x1 }
 
-A local function that is only called needs no closure: calls pass the captures. So does recursion, which therefore makes no
-cycle of references. Where the function is used as a value, a second global makes the closure from the captures:
+A local function that is only called needs no closure: calls pass the captures. So does recursion,
+which therefore makes no cycle of references. Where the function is used as a value, a second global
+makes the closure from the captures:
 
          def @main_f_closure(%x: float32, Closure=1) { fn (%y: float32) { @main_f(%x, %y) } }
 
-and emit turns a call of it into AllocClosure of @main_f. A dim of the enclosing function that the local function's types mention
-becomes a rank-0 int64 parameter (attribute "dim_params": (parameter index, dim) pairs) unless a captured tensor
-has it as an axis.
+and emit turns a call of it into AllocClosure of @main_f. A dim of the enclosing function that the
+local function's types mention becomes a rank-0 int64 parameter (attribute "dim_params": (parameter
+index, dim) pairs) unless a captured tensor has it as an axis.
 
-Needs: ANF, inferred types. Keeps: both. Cost: linear in the size of the result (captures passed through nested functions count).
-Source: Johnsson's lambda lifting; since a let binds one function at a time, one pass from the outside in replaces the fixed point.
+Needs: ANF, inferred types. Keeps: both. Cost: linear in the size of the result (captures passed
+through nested functions count). Source: Johnsson's lambda lifting; since a let binds one function
+at a time, one pass from the outside in replaces the fixed point.
 """
 
 from __future__ import annotations
@@ -134,7 +137,9 @@ class _Lifter:
                         self.dim_owner.setdefault(dim, local)
 
     def _scan(self) -> None:
-        """Find all blocks and local functions, outer before inner, and who binds which variable and dim."""
+        """Find all blocks and local functions, outer before inner, and who binds which variable and
+        dim.
+        """
         self._own(self.root.function.params, self.root)
         stack: list[tuple[Expr, _Local]] = [(self.root.function.body, self.root)]
         while stack:
@@ -236,7 +241,9 @@ class _Lifter:
         return FuncType((*extra, *(type_of(p) for p in function.params)), result, params)
 
     def _free_type_vars(self, local: _Local) -> tuple[TypeVar, ...]:
-        """Type parameters of the enclosing functions that the lifted function mentions (all: erased anyway)."""
+        """Type parameters of the enclosing functions that the lifted function mentions (all: erased
+        anyway).
+        """
         own = set(local.function.type_params)
         return tuple(t for t in local.type_vars if t not in own)
 

@@ -5,10 +5,11 @@ after:   let %s = memory.alloc_storage(size=16*?n);
          let %y = memory.alloc_tensor(%s, shape=[?n, 4], dtype="float32");
          let %k = vm.call_kernel(fn (...) {...}, (%x,), (%y,));
 
-A group with several results allocates each of them and then makes the tuple. An operator whose result is a view of its
-operand (reshape, expand_dims, squeeze) becomes vm.reshape_tensor.
+A group with several results allocates each of them and then makes the tuple. An operator whose
+result is a view of its operand (reshape, expand_dims, squeeze) becomes vm.reshape_tensor.
 
-Needs: ANF, groups of fuse_ops. Keeps: both; arguments of vm.call_kernel are tuples of atoms. Cost: O(nodes).
+Needs: ANF, groups of fuse_ops. Keeps: both; arguments of vm.call_kernel are tuples of atoms. Cost:
+O(nodes).
 """
 
 from __future__ import annotations
@@ -31,7 +32,17 @@ from nimblevm.compiler.rewrite import (
 )
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim
-from nimblevm.relay.ir import Call, Expr, Function, IRModule, Tuple, TupleGetItem, Var, children
+from nimblevm.relay.ir import (
+    Call,
+    Expr,
+    Function,
+    IRModule,
+    Tuple,
+    TupleGetItem,
+    TypeData,
+    Var,
+    children,
+)
 from nimblevm.relay.op.vm import STORAGE
 from nimblevm.relay.types import TensorType, TupleType, Type
 
@@ -148,7 +159,10 @@ def manifest_alloc(mod: IRModule, ctx: PassContext) -> IRModule:
     def rewrite(function: Function) -> Function:
         return function if is_primitive(function) else _Manifest(ctx.unbox).run(function)
 
-    return map_functions(mod, rewrite)
+    result = map_functions(mod, rewrite)
+    if result is not mod and STORAGE.func not in result.type_definitions:
+        result.add_type(TypeData(STORAGE.func, (), ()))  # so that the text names what it uses
+    return result
 
 
 MANIFEST_ALLOC = Pass("manifest_alloc", manifest_alloc, required=True)

@@ -1,16 +1,22 @@
 """Let tensors share storage: in place where a kernel allows it, else where lifetimes do not meet.
 
-before:  let %s0 = memory.alloc_storage(size=64); let %a = memory.alloc_tensor(%s0, ...); <kernel writes %a>;
-         let %s1 = memory.alloc_storage(size=64); let %b = memory.alloc_tensor(%s1, ...); <kernel reads %a, writes %b>; %b
-after:   let %s0 = memory.alloc_storage(size=64); let %a = memory.alloc_tensor(%s0, ...); <kernel writes %a>;
+before:  let %s0 = memory.alloc_storage(size=64); let %a = memory.alloc_tensor(%s0, ...); <kernel
+writes %a>;
+         let %s1 = memory.alloc_storage(size=64); let %b = memory.alloc_tensor(%s1, ...); <kernel
+         reads %a, writes %b>; %b
+after:   let %s0 = memory.alloc_storage(size=64); let %a = memory.alloc_tensor(%s0, ...); <kernel
+writes %a>;
          let %b = memory.alloc_tensor(%s0, ...); <kernel reads %a, writes %b>; %b
 
-Only inside one block, and only storage that the block itself allocated for a tensor that nothing but kernels of that block touches: a
-tensor that is returned, called with, stored, viewed or read in a nested block keeps its storage for itself, and so does the last one to
-share a storage keep it to the end. A later tensor takes the storage of a dead one if its size is provably not larger. Sizes that mention dims
-are compared by the dim algebra. In place: the kernel's signature lets the output alias the input, which dies at that very call.
+Only inside one block, and only storage that the block itself allocated for a tensor that nothing
+but kernels of that block touches: a tensor that is returned, called with, stored, viewed or read in
+a nested block keeps its storage for itself, and so does the last one to share a storage keep it to
+the end. A later tensor takes the storage of a dead one if its size is provably not larger. Sizes
+that mention dims are compared by the dim algebra. In place: the kernel's signature lets the output
+alias the input, which dies at that very call.
 
-Needs: the form of manifest_alloc. Keeps: types. Cost: O(n) with at most MAX_FREE candidates looked at. Removable.
+Needs: the form of manifest_alloc. Keeps: types. Cost: O(n) with at most MAX_FREE candidates looked
+at. Removable.
 """
 
 from __future__ import annotations
@@ -46,13 +52,17 @@ def _is_op(value: Expr, name: str) -> bool:
 
 
 def _computable(size: Dim, type_: Type) -> bool:
-    """Whether a size can be computed from the shape; one that grew too large became an unknown of its own."""
+    """Whether a size can be computed from the shape; one that grew too large became an unknown of
+    its own.
+    """
     return set(dims.free_vars(size)) <= set(free_dims(type_))
 
 
 @dataclass(eq=False, slots=True)
 class _Tensor:
-    """A tensor that a block allocates: its storage, the bytes of it, where it is used last, whether only kernels touch it."""
+    """A tensor that a block allocates: its storage, the bytes of it, where it is used last, whether
+    only kernels touch it.
+    """
 
     var: Var
     storage: Var
@@ -124,9 +134,9 @@ class _BlockPlanner:
                 dying.setdefault(tensor.last, []).append(tensor)
         calls = self._calls_by_output()
         for index, let in enumerate(self.lets):
-            tensor = self.tensors.get(let.var)
-            if tensor is not None:
-                self._place(tensor, free, calls.get(let.var))
+            made = self.tensors.get(let.var)
+            if made is not None:
+                self._place(made, free, calls.get(let.var))
             for dead in dying.get(index, ()):
                 if dead.var not in self.plan.gone and len(free) < MAX_FREE:
                     free.append((self._storage(dead), dead.size))
@@ -179,10 +189,11 @@ class _BlockPlanner:
                 continue
             candidate = operands[source]
             found = self.tensors.get(candidate) if isinstance(candidate, Var) else None
-            fits = found is not None and found.private and found.last == index
-            if fits and found is not None and found.var not in self.plan.gone:
-                if operands.count(found.var) == 1 and dims.at_least(found.size, tensor.size):
-                    return found
+            if found is None or not found.private or found.last != index:
+                continue
+            alone = found.var not in self.plan.gone and operands.count(found.var) == 1
+            if alone and dims.at_least(found.size, tensor.size):
+                return found
         return None
 
 

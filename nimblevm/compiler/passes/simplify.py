@@ -1,11 +1,13 @@
 """Algebraic rewrites that change neither a bit of a result nor its type.
 
-before:  let %t = (%x * 1f, %y); reshape(%t.0, newshape=[2, 4])          (%x: Tensor[(2, 4), float32])
+before:  let %t = (%x * 1f, %y); reshape(%t.0, newshape=[2, 4])          (%x: Tensor[(2, 4),
+float32])
 after:   let %t = (%x, %y); %x
 
-x * 1, x / 1, x - 0, and of integers x + 0, x | 0, x * 1; casts, reshapes, broadcasts and vm.match_type to the type that the
-operand has; double negation; fields of tuples at hand; ifs on a constant; take(shape_of(x), constant) as vm.dim_of;
-vm.dim_of of a static axis. Not x + 0f: it turns -0 into 0. A rule applies only if the result's type is that of what it becomes.
+x * 1, x / 1, x - 0, and of integers x + 0, x | 0, x * 1; casts, reshapes, broadcasts and
+vm.match_type to the type that the operand has; double negation; fields of tuples at hand; ifs on a
+constant; take(shape_of(x), constant) as vm.dim_of; vm.dim_of of a static axis. Not x + 0f: it turns
+-0 into 0. A rule applies only if the result's type is that of what it becomes.
 
 Needs: inferred types. Keeps: them. Cost: one walk, O(nodes).
 """
@@ -63,8 +65,8 @@ class _Simplifier(Rewriter):
                     return _same(found.fields[new.index], new)
             case If(cond=Constant(data=data)):
                 return _same(new.true_branch if bool(data) else new.false_branch, new)
-            case Call(op=Op()):
-                return self._operator(new, new.op)
+            case Call(op=Op() as op):
+                return self._operator(new, op)
         return new
 
     def _operator(self, call: Call, op: Op) -> Expr:
@@ -122,7 +124,9 @@ def _data(expr: Expr) -> float:
 
 
 def _shape_element(call: Call) -> Expr:
-    """take(shape_of(x), constant) -> the dim itself; negative and too large indices clip as take does."""
+    """take(shape_of(x), constant) -> the dim itself; negative and too large indices clip as take
+    does.
+    """
     source, index = call.args
     if not (
         isinstance(source, Call) and isinstance(source.op, Op) and source.op.name == "shape_of"

@@ -1,16 +1,19 @@
 """Give every intermediate value a name: A-normal form.
 
-before:  def @main(%x: float32) { tanh(%x + 1f) * (%x + 1f) }       (the sum is one shared node or two)
+before:  def @main(%x: float32) { tanh(%x + 1f) * (%x + 1f) }       (the sum is one shared node or
+two)
 after:   def @main(%x: float32) { let %v0 = %x + 1f; let %v1 = tanh(%v0); %v1 * %v0 }
 
-A block is a chain of lets that ends in a simple expression. Operands of simple expressions are atoms: variables, constants,
-globals (and an operator, constructor or global in the place of the callee). A node that several parents share is evaluated
-once, in the innermost block that dominates all of its uses, just before the first of them; otherwise evaluation order
-stays: operands from left to right, let value before body. A call whose value is the value of its function through
-lets of itself, if, match and annotations ends its block, which is how emit finds tail calls.
+A block is a chain of lets that ends in a simple expression. Operands of simple expressions are
+atoms: variables, constants, globals (and an operator, constructor or global in the place of the
+callee). A node that several parents share is evaluated once, in the innermost block that dominates
+all of its uses, just before the first of them; otherwise evaluation order stays: operands from left
+to right, let value before body. A call whose value is the value of its function through lets of
+itself, if, match and annotations ends its block, which is how emit finds tail calls.
 
-Needs: inferred types, no fused groups of its own. Keeps: types, spans. Cost: O(n log n) for n nodes (lowest common
-ancestors of blocks by jump pointers). Source: TVM's ToBasicBlockNormalForm and ToANormalForm.
+Needs: inferred types, no fused groups of its own. Keeps: types, spans. Cost: O(n log n) for n nodes
+(lowest common ancestors of blocks by jump pointers). Source: TVM's ToBasicBlockNormalForm and
+ToANormalForm.
 """
 
 from __future__ import annotations
@@ -187,7 +190,9 @@ class _Normalizer:
         )
 
     def _close(self, block: int, node: Expr) -> None:
-        """Build the let chain of a block; the last binding becomes the tail if it is the block's value."""
+        """Build the let chain of a block; the last binding becomes the tail if it is the block's
+        value.
+        """
         atom = self._operand(node, block)
         bindings = self.bindings.pop(block)
         tail = atom

@@ -1,0 +1,81 @@
+"""Golden files of the passes: tests/golden/<pass>/<case>.rly holds a program before and after the pass.
+
+Parts: `// BEFORE` and `// AFTER`. The form that the pass needs (A-normal form, groups...) is made by the passes before it
+that a `// NEEDS: name, name` line lists. `pytest --update-golden` rewrites the AFTER parts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from nimblevm.compiler.pass_base import Pass, PassContext
+from nimblevm.compiler.passes.cse import CSE
+from nimblevm.compiler.passes.dead_code import DEAD_CODE
+from nimblevm.compiler.passes.fold_constant import FOLD_CONSTANT
+from nimblevm.compiler.passes.fuse_ops import FUSE_OPS
+from nimblevm.compiler.passes.insert_checks import INSERT_CHECKS
+from nimblevm.compiler.passes.lambda_lift import LAMBDA_LIFT
+from nimblevm.compiler.passes.manifest_alloc import MANIFEST_ALLOC
+from nimblevm.compiler.passes.plan_memory import PLAN_MEMORY
+from nimblevm.compiler.passes.simplify import SIMPLIFY
+from nimblevm.compiler.passes.to_anf import TO_ANF
+from nimblevm.driver import evaluate_call
+from nimblevm.relay.infer_type import infer_type
+from nimblevm.relay.ir import IRModule
+from nimblevm.relay.parser import parse_module
+from nimblevm.relay.printer import astext
+from nimblevm.relay.structural import structural_equal
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+PASSES: dict[str, Pass] = {
+    p.name: p
+    for p in (
+        INSERT_CHECKS, SIMPLIFY, FOLD_CONSTANT, CSE, DEAD_CODE, TO_ANF, LAMBDA_LIFT, FUSE_OPS,
+        MANIFEST_ALLOC, PLAN_MEMORY,
+    )
+}  # fmt: skip
+CASES = sorted(path for name in PASSES for path in (GOLDEN / name).glob("*.rly"))
+
+
+def split(text: str) -> tuple[str, str, str]:
+    """(head with comments, program before, program after)."""
+    head, rest = text.split("// BEFORE\n")
+    before, after = rest.split("// AFTER\n")
+    return head, before, after
+
+
+def run(path: Path) -> tuple[IRModule, IRModule]:
+    head, before, _ = split(path.read_text())
+    context = PassContext(verify=True, evaluate=evaluate_call)
+    mod = infer_type(parse_module(before, path.name))
+    for line in head.splitlines():
+        if line.startswith("// NEEDS:"):
+            for name in line.removeprefix("// NEEDS:").split(","):
+                mod = PASSES[name.strip()](mod, context)
+    original = dict(mod.functions)
+    result = PASSES[path.parent.name](mod, context)
+    assert dict(mod.functions) == original, "the pass changed its argument"
+    return mod, result
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_golden(path: Path, request: pytest.FixtureRequest) -> None:
+    before, result = run(path)
+    head, text, after = split(path.read_text())
+    printed = astext(result)
+    if request.config.getoption("--update-golden"):
+        path.write_text(f"{head}// BEFORE\n{text}// AFTER\n{printed.rstrip()}\n")
+        return
+    expected = infer_type(parse_module(after, path.name))
+    same = structural_equal(result, expected)
+    assert same, f"--- before\n{before!r}\n--- got\n{printed}\n--- expected\n{after}"
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_every_pass_has_a_case_where_it_does_nothing(name: str) -> None:
+    unchanged = [p for p in CASES if p.parent.name == name and p.stem.startswith("nothing")]
+    assert unchanged, f"tests/golden/{name} needs a case nothing*.rly"
+    for path in unchanged:
+        before, result = run(path)
+        assert structural_equal(before, result)
