@@ -1,75 +1,10 @@
 /* The interpreter: one body for computed goto and switch (NVM_DISPATCH_SWITCH). Bodies are short,
- * longer work is in the static functions above the loop. Code is verified: operands are in range
+ * longer work is in ops.c. Code is verified: operands are in range
  * and registers of the right kind; what an object register holds is checked here.
  *
  * Fuel: `block` is where the words not yet charged start. Words executed are charged at calls,
  * returns, backward jumps and kernel calls; a forward jump moves `block` on by what it skips. */
-#include "decode.h"
-#include "vm.h"
-
-/* --- faults ----------------------------------------------------------------------------------- */
-
-__attribute__((cold)) static nvm_status null_register(uint32_t index) {
-  NVM_FAIL(NVM_NULL_VALUE, "register r%u holds nothing", index);
-}
-
-__attribute__((cold)) static nvm_status wrong_kind(uint32_t index, const nvm_object *got,
-                                                   const char *expected) {
-  if (!got) return null_register(index);
-  NVM_FAIL(NVM_VALUE_KIND, "register r%u: expected %s, got %s", index, expected,
-           nvm_kind_name(got));
-}
-
-__attribute__((cold)) static nvm_status dim_mismatch(const nvm_vm *vm, uint32_t note,
-                                                     int64_t expected, int64_t got,
-                                                     const char *what) {
-  const char *text = vm->program->notes[note].text;
-  NVM_FAIL(NVM_SHAPE_MISMATCH, "%s%s%s: expected %lld, got %lld", what, *text ? ": " : "", text,
-           (long long)expected, (long long)got);
-}
-
-/* --- operands --------------------------------------------------------------------------------- */
-
-static inline void set_object(nvm_heap *heap, nvm_object **slot, nvm_object *value) {
-  nvm_object *old = *slot;
-  *slot = value;
-  nvm_release(heap, old);
-}
-
-static inline nvm_status need(nvm_object *const *objs, uint32_t index, uint8_t kind,
-                              const char *expected) {
-  const nvm_object *object = objs[index];
-  return NVM_LIKELY(object && object->kind == kind) ? NVM_OK : wrong_kind(index, object, expected);
-}
-
-static inline nvm_status need_tensor(nvm_object *const *objs, uint32_t index,
-                                     nvm_tensor **out_tensor) {
-  NVM_TRY(need(objs, index, NVM_KIND_TENSOR, "a tensor"));
-  *out_tensor = (nvm_tensor *)objs[index];
-  return NVM_OK;
-}
-
-/* A tensor whose elements the host can read. */
-static inline nvm_status need_host(const nvm_vm *vm, nvm_object *const *objs, uint32_t index,
-                                   nvm_tensor **out_tensor) {
-  NVM_TRY(need_tensor(objs, index, out_tensor));
-  uint32_t device = (*out_tensor)->device;
-  if (NVM_UNLIKELY(device != 0 && !vm->heap->pools[device].device->vtable->host_accessible))
-    NVM_FAIL(NVM_VALUE_KIND, "register r%u: expected a host tensor, got one on device %u", index,
-             device);
-  return NVM_OK;
-}
-
-/* A list of sizes into dims[NVM_MAX_RANK]. */
-static inline nvm_status read_dims(const uint32_t *list, const int64_t *ints, int64_t *dims,
-                                   uint32_t *out_rank) {
-  uint32_t rank = NVM_LIST_COUNT(list);
-  if (NVM_UNLIKELY(rank > NVM_MAX_RANK))
-    NVM_FAIL(NVM_OPERAND_MISMATCH, "a tensor of rank %u (the most is %d)", rank, NVM_MAX_RANK);
-  for (uint32_t i = 0; i < rank; i++) dims[i] = NVM_DIM_VALUE(list[1 + i], ints);
-  *out_rank = rank;
-  return NVM_OK;
-}
+#include "ops.h"
 
 /* --- calls ------------------------------------------------------------------------------------ */
 
@@ -97,7 +32,7 @@ static inline void drop_registers(nvm_heap *heap, nvm_frame *frame) {
 __attribute__((cold)) static nvm_status null_argument(nvm_heap *heap, nvm_object *const *taken,
                                                       size_t n_taken, uint32_t index) {
   while (n_taken > 0) nvm_release(heap, taken[--n_taken]);
-  return null_register(index);
+  return nvm_op_null_register(index);
 }
 
 static inline nvm_object **take_captures(const nvm_closure *closure, nvm_object **to) {
@@ -213,270 +148,7 @@ static nvm_status need_closure(const nvm_vm *vm, nvm_object *const *objs, uint32
   return NVM_OK;
 }
 
-/* --- tensors ---------------------------------------------------------------------------------- */
-
-static nvm_status unbox(const nvm_vm *vm, nvm_object *const *objs, uint32_t index, uint32_t dtype,
-                        int64_t *out_value) {
-  nvm_tensor *tensor;
-  NVM_TRY(need_host(vm, objs, index, &tensor));
-  if (NVM_UNLIKELY(tensor->rank != 0 || tensor->header.extra != dtype)) {
-    char text[NVM_SHAPE_TEXT];
-    NVM_FAIL(NVM_VALUE_KIND, "register r%u: expected a scalar %s, got a tensor %s", index,
-             nvm_dtypes[dtype].name,
-             nvm_shape_text(text, tensor->header.extra, tensor->rank, tensor->dims));
-  }
-  *out_value = nvm_int_read(dtype, tensor->data);
-  return NVM_OK;
-}
-
-static nvm_status dim_of(nvm_object *const *objs, uint32_t index, uint32_t axis,
-                         int64_t *out_value) {
-  nvm_tensor *tensor;
-  NVM_TRY(need_tensor(objs, index, &tensor));
-  if (NVM_UNLIKELY(axis >= tensor->rank))
-    NVM_FAIL(NVM_INDEX_OUT_OF_RANGE, "axis %u of a tensor of rank %u", axis, tensor->rank);
-  *out_value = tensor->dims[axis];
-  return NVM_OK;
-}
-
-static nvm_status broadcast(const nvm_vm *vm, int64_t a, int64_t b, uint32_t note,
-                            int64_t *out_value) {
-  if (NVM_UNLIKELY(a != b && a != 1 && b != 1))
-    return dim_mismatch(vm, note, a, b, "dims can't be broadcast");
-  *out_value = a == 1 ? b : a;
-  return NVM_OK;
-}
-
-/* Rank-1 host tensor of `count` integers. */
-static nvm_status new_vector(nvm_vm *vm, uint32_t dtype, uint32_t count, nvm_tensor **out_tensor) {
-  if (NVM_UNLIKELY(!nvm_dtypes[dtype].is_integer))
-    NVM_FAIL(NVM_VALUE_KIND, "a shape can't be of dtype %s", nvm_dtypes[dtype].name);
-  int64_t dims[1] = {count};
-  return nvm_tensor_create(vm->heap, 0, dtype, 1, dims, out_tensor);
-}
-
-static nvm_status put_dim(nvm_tensor *tensor, uint32_t i, int64_t value) {
-  uint32_t dtype = tensor->header.extra;
-  if (NVM_UNLIKELY(nvm_int_extend(dtype, value) != value))
-    NVM_FAIL(NVM_DIM_OVERFLOW, "dim %lld does not fit %s", (long long)value,
-             nvm_dtypes[dtype].name);
-  nvm_int_write(dtype, value, tensor->data + (size_t)i * nvm_dtypes[dtype].itemsize);
-  return NVM_OK;
-}
-
-static nvm_status shape_of(nvm_vm *vm, nvm_object **objs, const uint32_t *pc) {
-  nvm_tensor *source, *tensor;
-  NVM_TRY(need_tensor(objs, NVM_ShapeOf_src(pc), &source));
-  NVM_TRY(new_vector(vm, NVM_ShapeOf_dtype(pc), source->rank, &tensor));
-  nvm_status status = NVM_OK;
-  for (uint32_t i = 0; i < source->rank && status == NVM_OK; i++)
-    status = put_dim(tensor, i, source->dims[i]);
-  if (status == NVM_OK) nvm_retain(&tensor->header);
-  if (status == NVM_OK) set_object(vm->heap, &objs[NVM_ShapeOf_dst(pc)], &tensor->header);
-  nvm_release(vm->heap, &tensor->header);
-  return status;
-}
-
-static nvm_status pack_shape(nvm_vm *vm, const int64_t *ints, nvm_object **objs,
-                             const uint32_t *pc) {
-  const uint32_t *list = NVM_PackShape_dims(pc);
-  nvm_tensor *tensor;
-  NVM_TRY(new_vector(vm, NVM_PackShape_dtype(pc), NVM_LIST_COUNT(list), &tensor));
-  nvm_status status = NVM_OK;
-  for (uint32_t i = 0; i < NVM_LIST_COUNT(list) && status == NVM_OK; i++)
-    status = put_dim(tensor, i, NVM_DIM_VALUE(list[1 + i], ints));
-  if (status == NVM_OK) nvm_retain(&tensor->header);
-  if (status == NVM_OK) set_object(vm->heap, &objs[NVM_PackShape_dst(pc)], &tensor->header);
-  nvm_release(vm->heap, &tensor->header);
-  return status;
-}
-
-static nvm_status read_int(const nvm_vm *vm, nvm_object *const *objs, uint32_t source,
-                           int64_t index, int64_t *out_value) {
-  nvm_tensor *tensor;
-  NVM_TRY(need_host(vm, objs, source, &tensor));
-  const nvm_dtype_row *dtype = &nvm_dtypes[tensor->header.extra];
-  if (NVM_UNLIKELY(dtype->is_float))
-    NVM_FAIL(NVM_VALUE_KIND, "register r%u: expected an integer or bool tensor, got %s", source,
-             dtype->name);
-  size_t count = tensor->bytes / dtype->itemsize;
-  if (NVM_UNLIKELY(index < 0 || (uint64_t)index >= count))
-    NVM_FAIL(NVM_INDEX_OUT_OF_RANGE, "index %lld is outside of a tensor of %zu elements",
-             (long long)index, count);
-  *out_value = nvm_int_read(tensor->header.extra, tensor->data + (size_t)index * dtype->itemsize);
-  return NVM_OK;
-}
-
-static nvm_status alloc_storage(nvm_vm *vm, const int64_t *ints, nvm_object **objs,
-                                const uint32_t *pc) {
-  int64_t size = NVM_DIM_VALUE(NVM_AllocStorage_size(pc), ints);
-  uint32_t alignment = NVM_AllocStorage_alignment(pc);
-  if (NVM_UNLIKELY(size < 0))
-    NVM_FAIL(NVM_DIM_OVERFLOW, "a storage block would have %lld bytes", (long long)size);
-  if (NVM_UNLIKELY(alignment == 0 || alignment > 4096 || (alignment & (alignment - 1))))
-    NVM_FAIL(NVM_OPERAND_MISMATCH, "alignment %u is no power of two up to 4096", alignment);
-  nvm_storage *storage;
-  NVM_TRY(
-      nvm_storage_create(vm->heap, NVM_AllocStorage_device(pc), (size_t)size, alignment, &storage));
-  set_object(vm->heap, &objs[NVM_AllocStorage_dst(pc)], &storage->header);
-  return NVM_OK;
-}
-
-static nvm_status alloc_tensor(nvm_vm *vm, const int64_t *ints, nvm_object **objs,
-                               const uint32_t *pc) {
-  int64_t dims[NVM_MAX_RANK];
-  uint32_t rank = 0, from = NVM_AllocTensor_storage(pc), dtype = NVM_AllocTensor_dtype(pc);
-  NVM_TRY(read_dims(NVM_AllocTensor_dims(pc), ints, dims, &rank));
-  nvm_tensor *tensor;
-  if (from == NVM_NO_REGISTER) {
-    NVM_TRY(nvm_tensor_create(vm->heap, NVM_AllocTensor_device(pc), dtype, rank, dims, &tensor));
-  } else {
-    NVM_TRY(need(objs, from, NVM_KIND_STORAGE, "a storage block"));
-    int64_t offset = NVM_DIM_VALUE(NVM_AllocTensor_offset(pc), ints);
-    NVM_TRY(nvm_tensor_on(vm->heap, (nvm_storage *)objs[from], offset, dtype, rank, dims, &tensor));
-  }
-  set_object(vm->heap, &objs[NVM_AllocTensor_dst(pc)], &tensor->header);
-  return NVM_OK;
-}
-
-static nvm_status view(nvm_vm *vm, const int64_t *ints, nvm_object **objs, const uint32_t *pc) {
-  int64_t dims[NVM_MAX_RANK];
-  uint32_t rank = 0;
-  nvm_tensor *source, *tensor;
-  NVM_TRY(need_tensor(objs, NVM_View_src(pc), &source));
-  NVM_TRY(read_dims(NVM_View_dims(pc), ints, dims, &rank));
-  NVM_TRY(nvm_tensor_view(vm->heap, source, NVM_DIM_VALUE(NVM_View_offset(pc), ints), rank, dims,
-                          &tensor));
-  set_object(vm->heap, &objs[NVM_View_dst(pc)], &tensor->header);
-  return NVM_OK;
-}
-
-static nvm_status reshape(nvm_vm *vm, const int64_t *ints, nvm_object **objs, const uint32_t *pc) {
-  int64_t dims[NVM_MAX_RANK];
-  uint32_t rank = 0;
-  size_t bytes;
-  nvm_tensor *source, *tensor;
-  NVM_TRY(need_tensor(objs, NVM_ReshapeTensor_src(pc), &source));
-  NVM_TRY(read_dims(NVM_ReshapeTensor_dims(pc), ints, dims, &rank));
-  NVM_TRY(nvm_shape_bytes(source->header.extra, rank, dims, &bytes));
-  if (NVM_UNLIKELY(bytes != source->bytes)) {
-    size_t item = nvm_dtypes[source->header.extra].itemsize;
-    return dim_mismatch(vm, NVM_ReshapeTensor_note(pc), (int64_t)(source->bytes / item),
-                        (int64_t)(bytes / item), "reshape to another number of elements");
-  }
-  NVM_TRY(nvm_tensor_view(vm->heap, source, 0, rank, dims, &tensor));
-  set_object(vm->heap, &objs[NVM_ReshapeTensor_dst(pc)], &tensor->header);
-  return NVM_OK;
-}
-
-static nvm_status shrink(nvm_vm *vm, const int64_t *ints, nvm_object **objs, const uint32_t *pc) {
-  nvm_tensor *source, *tensor;
-  NVM_TRY(need_tensor(objs, NVM_Shrink_src(pc), &source));
-  int64_t size = NVM_DIM_VALUE(NVM_Shrink_size(pc), ints);
-  if (NVM_UNLIKELY(source->rank == 0 || size < 0 || size > source->dims[0]))
-    NVM_FAIL(NVM_INDEX_OUT_OF_RANGE, "a first axis of size %lld can't shrink to %lld",
-             source->rank ? (long long)source->dims[0] : 0LL, (long long)size);
-  int64_t dims[NVM_MAX_RANK];
-  memcpy(dims, source->dims, source->rank * sizeof *dims);
-  dims[0] = size;
-  NVM_TRY(nvm_tensor_view(vm->heap, source, 0, source->rank, dims, &tensor));
-  set_object(vm->heap, &objs[NVM_Shrink_dst(pc)], &tensor->header);
-  return NVM_OK;
-}
-
-static nvm_status device_copy(nvm_vm *vm, nvm_object **objs, const uint32_t *pc) {
-  nvm_tensor *source, *tensor;
-  NVM_TRY(need_tensor(objs, NVM_DeviceCopy_src(pc), &source));
-  NVM_TRY(nvm_tensor_copy(vm->heap, source, NVM_DeviceCopy_device(pc), &tensor));
-  set_object(vm->heap, &objs[NVM_DeviceCopy_dst(pc)], &tensor->header);
-  return NVM_OK;
-}
-
-static nvm_status call_kernel(nvm_vm *vm, int64_t *ints, nvm_object *const *objs,
-                              const uint32_t *pc) {
-  const uint32_t *list = NVM_CallKernel_operands(pc);
-  const nvm_kernel *kernel = &vm->program->kernels[NVM_CallKernel_kernel(pc)];
-  nvm_tensor *operands[NVM_MAX_OPERANDS];
-  int64_t dims[NVM_MAX_DIMS], *out_dims;
-  for (uint32_t i = 0; i < NVM_LIST_COUNT(list); i++)
-    NVM_TRY(need_tensor(objs, list[1 + i], &operands[i]));
-  list = NVM_CallKernel_dims(pc);
-  for (uint32_t i = 0; i < NVM_LIST_COUNT(list); i++) dims[i] = NVM_DIM_VALUE(list[1 + i], ints);
-  size_t bytes;
-  NVM_TRY(nvm_call_kernel(&vm->call, vm->heap->pools, kernel, operands, dims, &out_dims, &bytes));
-  list = NVM_CallKernel_out_dims(pc);
-  for (uint32_t i = 0; i < NVM_LIST_COUNT(list); i++) ints[list[1 + i]] = out_dims[i];
-  /* Time passes in kernels: bring the next checkpoint nearer. A guess from bytes is cheaper than a
-   * clock. */
-  int64_t cost = 256 + (int64_t)(bytes >> 6);
-  vm->slice -= cost;
-  if (kernel->fn)
-    vm->slice_kernels += cost; /* interpreted kernels use fuel, machine code only time */
-  vm->kernel_calls++;
-  return NVM_OK;
-}
-
-/* --- data ------------------------------------------------------------------------------------- */
-
-static inline nvm_status take_fields(nvm_object *const *objs, const uint32_t *list) {
-  for (uint32_t i = 0; i < NVM_LIST_COUNT(list); i++)
-    if (NVM_UNLIKELY(!objs[list[1 + i]])) return null_register(list[1 + i]);
-  return NVM_OK;
-}
-
-static inline void fill_fields(nvm_object **to, nvm_object *const *objs, const uint32_t *list) {
-  for (uint32_t i = 0; i < NVM_LIST_COUNT(list); i++) {
-    to[i] = objs[list[1 + i]];
-    nvm_retain(to[i]);
-  }
-}
-
-static nvm_status alloc_adt(nvm_vm *vm, nvm_object **objs, const uint32_t *pc) {
-  const uint32_t *list = NVM_AllocADT_fields(pc);
-  nvm_adt *adt;
-  NVM_TRY(take_fields(objs, list));
-  NVM_TRY(nvm_adt_create(vm->heap, NVM_AllocADT_ctor(pc), NVM_LIST_COUNT(list), &adt));
-  fill_fields(adt->fields, objs, list);
-  set_object(vm->heap, &objs[NVM_AllocADT_dst(pc)], &adt->header);
-  return NVM_OK;
-}
-
-static nvm_status alloc_closure(nvm_vm *vm, nvm_object **objs, const uint32_t *pc) {
-  const uint32_t *list = NVM_AllocClosure_captures(pc);
-  nvm_closure *closure;
-  NVM_TRY(take_fields(objs, list));
-  NVM_TRY(nvm_closure_create(vm->heap, NVM_AllocClosure_func(pc), NVM_LIST_COUNT(list), &closure));
-  fill_fields(closure->captures, objs, list);
-  set_object(vm->heap, &objs[NVM_AllocClosure_dst(pc)], &closure->header);
-  return NVM_OK;
-}
-
-static nvm_status alloc_ref(nvm_vm *vm, nvm_object **objs, const uint32_t *pc) {
-  nvm_ref *ref;
-  nvm_object *value = objs[NVM_AllocRef_value(pc)];
-  if (NVM_UNLIKELY(!value)) return null_register(NVM_AllocRef_value(pc));
-  NVM_TRY(nvm_ref_create(vm->heap, value, &ref));
-  set_object(vm->heap, &objs[NVM_AllocRef_dst(pc)], &ref->header);
-  return NVM_OK;
-}
-
-static nvm_status read_ref(nvm_vm *vm, nvm_object **objs, const uint32_t *pc) {
-  NVM_TRY(need(objs, NVM_ReadRef_ref(pc), NVM_KIND_REF, "a ref"));
-  nvm_object *value = ((nvm_ref *)objs[NVM_ReadRef_ref(pc)])->value;
-  if (NVM_UNLIKELY(!value)) NVM_FAIL(NVM_NULL_VALUE, "a ref holds nothing");
-  nvm_retain(value);
-  set_object(vm->heap, &objs[NVM_ReadRef_dst(pc)], value);
-  return NVM_OK;
-}
-
-static nvm_status write_ref(nvm_vm *vm, nvm_object **objs, const uint32_t *pc) {
-  NVM_TRY(need(objs, NVM_WriteRef_ref(pc), NVM_KIND_REF, "a ref"));
-  nvm_object *value = objs[NVM_WriteRef_value(pc)];
-  if (NVM_UNLIKELY(!value)) return null_register(NVM_WriteRef_value(pc));
-  nvm_retain(value);
-  set_object(vm->heap, &((nvm_ref *)objs[NVM_WriteRef_ref(pc)])->value, value);
-  return NVM_OK;
-}
+/* --- fields --- */
 
 static inline nvm_status get_field(nvm_vm *vm, nvm_object **objs, const uint32_t *pc) {
   NVM_TRY(need(objs, NVM_GetField_src(pc), NVM_KIND_ADT, "an ADT value or a tuple"));
@@ -623,7 +295,7 @@ nvm_status nvm_interpret(nvm_vm *vm) {
   LOOP {
     OP(Move) {
       nvm_object *value = objs[NVM_Move_src(pc)];
-      if (NVM_UNLIKELY(!value)) DO(null_register(NVM_Move_src(pc)));
+      if (NVM_UNLIKELY(!value)) DO(nvm_op_null_register(NVM_Move_src(pc)));
       nvm_retain(value);
       set_object(heap, &objs[NVM_Move_dst(pc)], value);
       NEXT(Move);
@@ -638,7 +310,7 @@ nvm_status nvm_interpret(nvm_vm *vm) {
       int64_t number = is_int ? ints[NVM_REGISTER_INDEX(source)] : 0;
       nvm_object *value = is_int ? NULL : objs[source];
       if (!is_int) {
-        if (NVM_UNLIKELY(!value)) DO(null_register(source));
+        if (NVM_UNLIKELY(!value)) DO(nvm_op_null_register(source));
         objs[source] = NULL;
       }
       drop_registers(heap, frame);
@@ -735,47 +407,48 @@ nvm_status nvm_interpret(nvm_vm *vm) {
       set_object(heap, &objs[NVM_Box_dst(pc)], &tensor->header);
       NEXT(Box);
     }
-    TENSOR_OP(Unbox,
-              unbox(vm, objs, NVM_Unbox_src(pc), NVM_Unbox_dtype(pc), &ints[NVM_Unbox_dst(pc)]))
-    TENSOR_OP(DimOf, dim_of(objs, NVM_DimOf_src(pc), NVM_DimOf_axis(pc), &ints[NVM_DimOf_dst(pc)]))
+    TENSOR_OP(Unbox, nvm_op_unbox(vm, objs, NVM_Unbox_src(pc), NVM_Unbox_dtype(pc),
+                                  &ints[NVM_Unbox_dst(pc)]))
+    TENSOR_OP(DimOf,
+              nvm_op_dim_of(objs, NVM_DimOf_src(pc), NVM_DimOf_axis(pc), &ints[NVM_DimOf_dst(pc)]))
     OP(CheckDim) {
       int64_t actual = NVM_DIM_VALUE(NVM_CheckDim_actual(pc), ints);
       int64_t expected = NVM_DIM_VALUE(NVM_CheckDim_expected(pc), ints);
       if (NVM_UNLIKELY(actual != expected))
-        DO(dim_mismatch(vm, NVM_CheckDim_note(pc), expected, actual, "dim mismatch"));
+        DO(nvm_op_dim_mismatch(vm, NVM_CheckDim_note(pc), expected, actual, "dim mismatch"));
       NEXT(CheckDim);
     }
-    TENSOR_OP(Broadcast, broadcast(vm, NVM_DIM_VALUE(NVM_Broadcast_a(pc), ints),
-                                   NVM_DIM_VALUE(NVM_Broadcast_b(pc), ints), NVM_Broadcast_note(pc),
-                                   &ints[NVM_Broadcast_dst(pc)]))
-    TENSOR_OP(ShapeOf, shape_of(vm, objs, pc))
-    TENSOR_OP(PackShape, pack_shape(vm, ints, objs, pc))
-    TENSOR_OP(ReadInt,
-              read_int(vm, objs, NVM_ReadInt_src(pc), NVM_DIM_VALUE(NVM_ReadInt_index(pc), ints),
-                       &ints[NVM_ReadInt_dst(pc)]))
-    TENSOR_OP(AllocStorage, alloc_storage(vm, ints, objs, pc))
-    TENSOR_OP(AllocTensor, alloc_tensor(vm, ints, objs, pc))
-    TENSOR_OP(View, view(vm, ints, objs, pc))
-    TENSOR_OP(ReshapeTensor, reshape(vm, ints, objs, pc))
-    TENSOR_OP(Shrink, shrink(vm, ints, objs, pc))
+    TENSOR_OP(Broadcast, nvm_op_broadcast(vm, NVM_DIM_VALUE(NVM_Broadcast_a(pc), ints),
+                                          NVM_DIM_VALUE(NVM_Broadcast_b(pc), ints),
+                                          NVM_Broadcast_note(pc), &ints[NVM_Broadcast_dst(pc)]))
+    TENSOR_OP(ShapeOf, nvm_op_shape_of(vm, objs, pc))
+    TENSOR_OP(PackShape, nvm_op_pack_shape(vm, ints, objs, pc))
+    TENSOR_OP(ReadInt, nvm_op_read_int(vm, objs, NVM_ReadInt_src(pc),
+                                       NVM_DIM_VALUE(NVM_ReadInt_index(pc), ints),
+                                       &ints[NVM_ReadInt_dst(pc)]))
+    TENSOR_OP(AllocStorage, nvm_op_alloc_storage(vm, ints, objs, pc))
+    TENSOR_OP(AllocTensor, nvm_op_alloc_tensor(vm, ints, objs, pc))
+    TENSOR_OP(View, nvm_op_view(vm, ints, objs, pc))
+    TENSOR_OP(ReshapeTensor, nvm_op_reshape(vm, ints, objs, pc))
+    TENSOR_OP(Shrink, nvm_op_shrink(vm, ints, objs, pc))
     OP(CallKernel) {
       frame->pc = pc;
-      DO(call_kernel(vm, ints, objs, pc));
+      DO(nvm_op_call_kernel(vm, ints, objs, pc));
       const uint32_t *next = NVM_NEXT_CallKernel(pc);
       CHARGE(next, next);
       pc = next;
       DISPATCH();
     }
-    TENSOR_OP(DeviceCopy, device_copy(vm, objs, pc))
+    TENSOR_OP(DeviceCopy, nvm_op_device_copy(vm, objs, pc))
     OP(KillRegister) {
       set_object(heap, &objs[NVM_KillRegister_reg(pc)], NULL);
       NEXT(KillRegister);
     }
-    TENSOR_OP(AllocADT, alloc_adt(vm, objs, pc))
-    TENSOR_OP(AllocClosure, alloc_closure(vm, objs, pc))
-    TENSOR_OP(AllocRef, alloc_ref(vm, objs, pc))
-    TENSOR_OP(ReadRef, read_ref(vm, objs, pc))
-    TENSOR_OP(WriteRef, write_ref(vm, objs, pc))
+    TENSOR_OP(AllocADT, nvm_op_alloc_adt(vm, objs, pc))
+    TENSOR_OP(AllocClosure, nvm_op_alloc_closure(vm, objs, pc))
+    TENSOR_OP(AllocRef, nvm_op_alloc_ref(vm, objs, pc))
+    TENSOR_OP(ReadRef, nvm_op_read_ref(vm, objs, pc))
+    TENSOR_OP(WriteRef, nvm_op_write_ref(vm, objs, pc))
     TENSOR_OP(GetField, get_field(vm, objs, pc))
     OP(GetTag) {
       DO(need(objs, NVM_GetTag_src(pc), NVM_KIND_ADT, "an ADT value"));
