@@ -152,6 +152,10 @@ UNSIGNED_TYPES(UNSIGNED_OPS)
   UNARY(NAME(tanh, s), T, T, NAME(nvm_tanh, s)(x))                    \
   UNARY(NAME(sigmoid, s), T, T, NAME(nvm_sigmoid, s)(x))              \
   UNARY(NAME(erf, s), T, T, NAME(nvm_erf, s)(x))                      \
+  UNARY(NAME(sin, s), T, T, NAME(nvm_sin, s)(x))                      \
+  UNARY(NAME(cos, s), T, T, NAME(nvm_cos, s)(x))                      \
+  UNARY(NAME(tan, s), T, T, NAME(nvm_tan, s)(x))                      \
+  BINARY(NAME(pow, s), T, T, NAME(nvm_pow, s)(x, y))                  \
   UNARY(NAME(isnan, s), T, uint8_t, x != x)                           \
   UNARY(NAME(isinf, s), T, uint8_t, fn(fabs)(x) == (T)INFINITY)       \
   UNARY(NAME(isfinite, s), T, uint8_t, fn(fabs)(x) < (T)INFINITY)
@@ -265,6 +269,9 @@ static const nvm_ir_op unary_ops[NVM_IR_UNARY_COUNT][NVM_DTYPE_COUNT] = {
     [NVM_IR_UNARY_TANH] = {FLOATS(tanh)},
     [NVM_IR_UNARY_SIGMOID] = {FLOATS(sigmoid)},
     [NVM_IR_UNARY_ERF] = {FLOATS(erf)},
+    [NVM_IR_UNARY_SIN] = {FLOATS(sin)},
+    [NVM_IR_UNARY_COS] = {FLOATS(cos)},
+    [NVM_IR_UNARY_TAN] = {FLOATS(tan)},
     [NVM_IR_UNARY_FLOOR] = {FLOATS(floor)},
     [NVM_IR_UNARY_CEIL] = {FLOATS(ceil)},
     [NVM_IR_UNARY_ROUND] = {FLOATS(round)},
@@ -284,6 +291,7 @@ static const nvm_ir_op binary_ops[NVM_IR_BINARY_COUNT][NVM_DTYPE_COUNT] = {
     [NVM_IR_BINARY_FLOORMOD] = {NUMBERS(floormod)},
     [NVM_IR_BINARY_MIN] = {[NVM_DTYPE_BOOL] = min_bool, NUMBERS(min)},
     [NVM_IR_BINARY_MAX] = {[NVM_DTYPE_BOOL] = max_bool, NUMBERS(max)},
+    [NVM_IR_BINARY_POW] = {FLOATS(pow)},
     [NVM_IR_BINARY_AND] = {[NVM_DTYPE_BOOL] = and_bool, INTEGERS(and)},
     [NVM_IR_BINARY_OR] = {[NVM_DTYPE_BOOL] = or_bool, INTEGERS(or)},
     [NVM_IR_BINARY_XOR] = {[NVM_DTYPE_BOOL] = xor_bool, INTEGERS(xor)},

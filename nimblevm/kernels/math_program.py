@@ -12,7 +12,7 @@ and nothing is contracted, so all back ends give equal bits (payload and sign of
 | div, sqrt | f | |
 | and or xor | i, i or b, b | |
 | not | b | |
-| shl lshr ashr | i, i | logical left, logical right, arithmetic right; the count is a constant below the width |
+| shl lshr ashr | i, i | logical left, logical right, arithmetic right; the count is below the width |
 | lt le eq | f, f or i, i -> b | false for NaN |
 | select | b, t, t -> t | first argument ? second : third |
 | bits | f -> i, i -> f | the same bits as the other type of that width |
@@ -101,13 +101,13 @@ class Term:
     def __xor__(self, other: Term | int) -> Term:
         return self._binary("xor", other)
 
-    def __lshift__(self, count: int) -> Term:
+    def __lshift__(self, count: Term | int) -> Term:
         return self._binary("shl", count)
 
-    def __rshift__(self, count: int) -> Term:
+    def __rshift__(self, count: Term | int) -> Term:
         return self._binary("ashr", count)
 
-    def lshr(self, count: int) -> Term:
+    def lshr(self, count: Term | int) -> Term:
         return self._binary("lshr", count)
 
     def __lt__(self, other: Term | float) -> Term:

@@ -8,73 +8,47 @@ approximates and where. `definition(name, dtype)` gives the straight-line progra
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from nimblevm.kernels.math_program import C_TYPE, Definition, Program, Term, c_function, poly
+from nimblevm.kernels.math_core import (
+    FORMATS,
+    absolute,
+    clamp,
+    exp_parts,
+    log_of,
+    power_of_two,
+    scale,
+    table_poly,
+    with_sign,
+)  # fmt: skip
+from nimblevm.kernels.math_pow import power
+from nimblevm.kernels.math_program import C_TYPE, FLOAT_TYPE, Definition, Program, Term, c_function
+from nimblevm.kernels.math_trig import cosine, sine, tangent
 
-_h = float.fromhex
-
-
-@dataclass(frozen=True, slots=True)
-class _Format:
-    """What differs between float32 and float64."""
-
-    mantissa: int  # stored bits
-    bias: int
-    magic: float  # adding it rounds to an integer, which then stands in the low bits
-    ln2_hi: float  # ln 2 with enough trailing zeros that n * ln2_hi is exact
-    ln2_lo: float
-    smallest_normal: float
-    scale_bits: int  # a subnormal times 2^scale_bits is normal
-
-
-_FORMATS = {
-    "float32": _Format(23, 127, _h("0x1.8p23"), _h("0x1.62e4p-1"), _h("0x1.7f7d1cp-20"), 2.0**-126, 25),
-    "float64": _Format(
-        52, 1023, _h("0x1.8p52"), _h("0x1.62e42feep-1"), _h("0x1.a39ef35793c76p-33"), 2.0**-1022, 54
-    ),
-}  # fmt: skip
-INF, NAN = float("inf"), float("nan")
-
-# (exp(r) - 1 - r) / r^2 on |r| <= ln(2)/2
-_EXP = {
-    "float32": ("0x1p-1", "0x1.5554dcp-3", "0x1.555518p-5", "0x1.120be2p-7", "0x1.6d117cp-10"),
-    "float64": ("0x1p-1", "0x1.5555555555557p-3", "0x1.5555555555556p-5", "0x1.11111111100bep-7",
-                "0x1.6c16c16c162c3p-10",
-                "0x1.a01a01abf85abp-13", "0x1.a01a01a6e1e2ap-16", "0x1.71de01fdbf9cap-19", "0x1.27e4db46cddd1p-22",
-                "0x1.af4e554377204p-26", "0x1.1f7340dbc337ep-29"),
-}  # fmt: skip
-# (log((1+s)/(1-s)) - 2s) / s^3 in z = s^2 on 0 <= z <= 0.02945
-_LOG = {
-    "float32": ("0x1.555556p-1", "0x1.9999ecp-2", "0x1.245c38p-2", "0x1.ddd172p-3"),
-    "float64": ("0x1.5555555555558p-1", "0x1.99999999952b2p-2", "0x1.2492492df6947p-2", "0x1.c71c62debf86bp-3",
-                "0x1.7462b69705382p-3", "0x1.39fe208c33457p-3", "0x1.2b5b5fb2eac92p-3"),
-}  # fmt: skip
 # (tanh(x)/x - 1) / x^2 in z = x^2 on 0 <= z <= 0.305
 _TANH = {
-    "float32": ("-0x1.555556p-2", "0x1.111104p-3", "-0x1.ba13f4p-5", "0x1.65746ap-6", "-0x1.173ba8p-7",
+    "f32": ("-0x1.555556p-2", "0x1.111104p-3", "-0x1.ba13f4p-5", "0x1.65746ap-6", "-0x1.173ba8p-7",
                 "0x1.4a37d8p-9"),
-    "float64": ("-0x1.5555555555555p-2", "0x1.1111111111111p-3", "-0x1.ba1ba1ba1b94ap-5", "0x1.664f4882b9a4ep-6",
+    "f64": ("-0x1.5555555555555p-2", "0x1.1111111111111p-3", "-0x1.ba1ba1ba1b94ap-5", "0x1.664f4882b9a4ep-6",
                 "-0x1.226e355c3d65dp-7", "0x1.d6d3d01d416d3p-9", "-0x1.7da34e2e29f0fp-10", "0x1.35567606d0300p-11",
                 "-0x1.f55078feb4a2ep-13", "0x1.94dd35b8ec8ffp-14", "-0x1.3f24ea5725102p-15", "0x1.bea879df757ddp-17",
                 "-0x1.917fd5faa08e0p-19"),
 }  # fmt: skip
 # erf(x)/x - 1 in z = x^2 on 0 <= z <= 1
 _ERF_SMALL = {
-    "float32": ("0x1.06eba8p-3", "-0x1.812746p-2", "0x1.ce2f08p-4", "-0x1.b829c8p-6", "0x1.562a60p-8",
+    "f32": ("0x1.06eba8p-3", "-0x1.812746p-2", "0x1.ce2f08p-4", "-0x1.b829c8p-6", "0x1.562a60p-8",
                 "-0x1.bccf66p-11",
                 "0x1.d88750p-14", "-0x1.445f48p-17"),
-    "float64": ("0x1.06eba8214db69p-3", "-0x1.812746b0379e7p-2", "0x1.ce2f21a042be2p-4", "-0x1.b82ce31288b47p-6",
+    "f64": ("0x1.06eba8214db69p-3", "-0x1.812746b0379e7p-2", "0x1.ce2f21a042be2p-4", "-0x1.b82ce31288b47p-6",
                 "0x1.565bcd0e6a2eep-8", "-0x1.c02db40035f1ep-11", "0x1.f9a326f7ac5b1p-14", "-0x1.f4d25bf9af03ap-17",
                 "0x1.b9e6c38e5cf3dp-20", "-0x1.5f73c3bf14b91p-23", "0x1.fcbb312b48443p-27", "-0x1.517ce02f1265fp-30",
                 "0x1.9a0fcb5e22c5bp-34", "-0x1.b40e7abf9f000p-38", "0x1.3c01fd3a74542p-42"),
 }  # fmt: skip
 # erfc(x) * exp(x^2) in t = (x - 2)/(x + 2) on 1 <= x <= 4 (float32), 1 <= x <= 6 (float64)
 _ERFC = {
-    "float32": ("0x1.058672p-2", "-0x1.b57034p-2", "0x1.eeea7ep-3", "-0x1.437eeep-4", "0x1.e9479cp-9",
+    "f32": ("0x1.058672p-2", "-0x1.b57034p-2", "0x1.eeea7ep-3", "-0x1.437eeep-4", "0x1.e9479cp-9",
                 "0x1.ca5b14p-8",
                 "-0x1.bc6a68p-11", "-0x1.ec952ap-11", "0x1.a2657cp-15"),
-    "float64": ("0x1.058671b52c776p-2", "-0x1.b57034efd3f72p-2", "0x1.eeea7dc8a78b2p-3", "-0x1.437f0b68c0bf9p-4",
+    "f64": ("0x1.058671b52c776p-2", "-0x1.b57034efd3f72p-2", "0x1.eeea7dc8a78b2p-3", "-0x1.437f0b68c0bf9p-4",
                 "0x1.e9471597a34fap-9", "0x1.ca95ed53330abp-8", "-0x1.bc25a48226114p-11", "-0x1.016b5cdd369e9p-10",
                 "0x1.6d5f08aa8da72p-15", "0x1.6da96d093525bp-13", "0x1.cdc9f9c4835afp-16", "-0x1.ceb2f59b612b6p-16",
                 "-0x1.d478495725ffcp-17", "0x1.729906ef9c143p-20", "0x1.f8ae6103ef0fcp-19", "0x1.5126f5fcd1198p-20",
@@ -82,97 +56,30 @@ _ERFC = {
 }  # fmt: skip
 
 
-def _poly(x: Term, table: dict[str, tuple[str, ...]]) -> Term:
-    return poly(x, (_h(text) for text in table[x.program.dtype]))
-
-
-def _abs(x: Term) -> Term:
-    mask = (1 << (31 if x.type == "f32" else 63)) - 1
-    return (x.bits() & mask).bits()
-
-
-def _with_sign(magnitude: Term, x: Term) -> Term:
-    """`magnitude` (sign bit 0) with the sign bit of x."""
-    sign = -(1 << (31 if x.type == "f32" else 63))
-    return ((x.bits() & sign) | magnitude.bits()).bits()
-
-
-def _power_of_two(n: Term, form: _Format) -> Term:
-    """2^n for an integer n in the normal range."""
-    return ((n + form.bias) << form.mantissa).bits()
-
-
-def _exp_parts(x: Term) -> tuple[Term, Term, Term]:
-    """n, hi, lo with exp(x) = 2^n (hi + lo), 0.7 < hi < 1.42; x must be clamped (NaN gives a NaN hi)."""
-    form = _FORMATS[x.program.dtype]
-    shifted = (
-        x * _h("0x1.71547652b82fep+0" if form.mantissa == 52 else "0x1.715476p+0") + form.magic
-    )
-    n = shifted.bits() - x.program.const(form.magic).bits()
-    turns = shifted - form.magic
-    high = x - turns * form.ln2_hi
-    low = turns * form.ln2_lo
-    r = high - low
-    p = r + (((high - r) - low) + (r * r) * _poly(r, _EXP))
-    hi = 1.0 + p
-    return n, hi, p - (hi - 1.0)
-
-
-def _scale(y: Term, n: Term, form: _Format) -> Term:
-    """y * 2^n in two steps, so that results may be subnormal or overflow."""
-    half = n >> 1
-    return (y * _power_of_two(half, form)) * _power_of_two(n - half, form)
-
-
-def _clamp(x: Term, low: float, high: float) -> Term:
-    """x within [low, high]; NaN stays."""
-    x = (x < low).select(low, x)
-    return (x > high).select(high, x)
+INF, NAN = float("inf"), float("nan")
 
 
 def _exp(p: Program) -> Term:
     (x,) = p.params
-    form = _FORMATS[p.dtype]
+    form = FORMATS[p.float]
     low, high = (-104.0, 89.0) if p.dtype == "float32" else (-746.0, 710.0)
-    n, hi, _ = _exp_parts(_clamp(x, low, high))
-    return _scale(hi, n, form)
+    n, hi, _ = exp_parts(clamp(x, low, high))
+    return scale(hi, n, form)
 
 
 def _log(p: Program) -> Term:
-    """x = 2^k m, sqrt(1/2) <= m < sqrt(2); f = m - 1, s = f/(2+f): log m = f - (f^2/2 - s (f^2/2 + R(s^2)))."""
     (x,) = p.params
-    form = _FORMATS[p.dtype]
-    tiny = x < form.smallest_normal
-    scaled = tiny.select(x * 2.0**form.scale_bits, x)
-    root = 0x3F3504F3 if p.dtype == "float32" else 0x3FE6A09E667F3BCD
-    one = form.bias << form.mantissa
-    shifted = scaled.bits() + (one - root)
-    m = ((shifted & ((1 << form.mantissa) - 1)) + root).bits()
-    exponent = (shifted >> form.mantissa) - form.bias
-    exponent = tiny.select(exponent - form.scale_bits, exponent)
-    k = _small_int_to_float(exponent, form)
-    f = m - 1.0
-    s = f / (2.0 + f)
-    z = s * s
-    half_square = (f * f) * 0.5
-    tail = s * (half_square + z * _poly(z, _LOG)) + k * form.ln2_lo
-    result = k * form.ln2_hi - ((half_square - tail) - f)
+    result = log_of(x)
     result = (x > 0.0).select(result, x.eq(0.0).select(p.const(-INF), NAN))
     return x.eq(INF).select(x, result)
-
-
-def _small_int_to_float(n: Term, form: _Format) -> Term:
-    """|n| < 2^21 as float of the same width, without a convert (which SSE2 lacks for 64 bits)."""
-    magic = n.program.const(form.magic)
-    return (n + magic.bits()).bits() - form.magic
 
 
 def _sigmoid(p: Program) -> Term:
     """With e = exp(-|x|): 1/(1+e) for x >= 0, else e/(1+e); e and 1+e carry their rounding errors along."""
     (x,) = p.params
-    form = _FORMATS[p.dtype]
-    n, hi, lo = _exp_parts(_clamp(0.0 - _abs(x), -104.0 if p.dtype == "float32" else -746.0, 0.0))
-    e, e_lo = _scale(hi, n, form), _scale(lo, n, form)
+    form = FORMATS[p.float]
+    n, hi, lo = exp_parts(clamp(0.0 - absolute(x), -104.0 if p.dtype == "float32" else -746.0, 0.0))
+    e, e_lo = scale(hi, n, form), scale(lo, n, form)
     d = 1.0 + e
     positive = x >= 0.0
     q = positive.select(p.const(1.0), e) / d
@@ -185,12 +92,12 @@ def _sigmoid(p: Program) -> Term:
 def _tanh(p: Program) -> Term:
     """|x| < 0.55: x + x^3 P(x^2); else with e = exp(-2|x|): 1 - 2e/(1+e), rounding errors carried along."""
     (x,) = p.params
-    form = _FORMATS[p.dtype]
-    a = _abs(x)
+    form = FORMATS[p.float]
+    a = absolute(x)
     z = x * x
-    small = a + a * (z * _poly(z, _TANH))
-    n, hi, lo = _exp_parts(_clamp(a * -2.0, -60.0, 0.0))
-    power = _power_of_two(n, form)
+    small = a + a * (z * table_poly(z, _TANH))
+    n, hi, lo = exp_parts(clamp(a * -2.0, -60.0, 0.0))
+    power = power_of_two(n, form)
     e, e_lo = hi * power, lo * power
     d = 1.0 + e
     q = (e + e) / d
@@ -198,21 +105,21 @@ def _tanh(p: Program) -> Term:
     if p.dtype == "float64":
         d_lo = (e - (d - 1.0)) + e_lo
         large = 1.0 - (q + ((e_lo + e_lo) - q * d_lo) / d)
-    return _with_sign((a < 0.55).select(small, large), x)
+    return with_sign((a < 0.55).select(small, large), x)
 
 
 def _erf(p: Program) -> Term:
     """|x| < 1: x + x P(x^2); else 1 - erfc(|x|), erfc = exp(-x^2) W((|x| - 2)/(|x| + 2))."""
     (x,) = p.params
-    form = _FORMATS[p.dtype]
-    a = _abs(x)
+    form = FORMATS[p.float]
+    a = absolute(x)
     z = a * a
-    small = a + a * _poly(z, _ERF_SMALL)
+    small = a + a * table_poly(z, _ERF_SMALL)
     limit = 4.0 if p.dtype == "float32" else 6.0
-    b = _clamp(a, 0.5, limit)
-    n, hi, _ = _exp_parts((b * b) * -1.0)
-    erfc = (hi * _power_of_two(n, form)) * _poly((b - 2.0) / (b + 2.0), _ERFC)
-    return _with_sign((a < 1.0).select(small, 1.0 - erfc), x)
+    b = clamp(a, 0.5, limit)
+    n, hi, _ = exp_parts((b * b) * -1.0)
+    erfc = (hi * power_of_two(n, form)) * table_poly((b - 2.0) / (b + 2.0), _ERFC)
+    return with_sign((a < 1.0).select(small, 1.0 - erfc), x)
 
 
 def _rsqrt(p: Program) -> Term:
@@ -227,11 +134,15 @@ _BODIES: dict[str, tuple[int, Callable[[Program], Term]]] = {
     "tanh": (1, _tanh),
     "erf": (1, _erf),
     "rsqrt": (1, _rsqrt),
+    "sin": (1, sine),
+    "cos": (1, cosine),
+    "tan": (1, tangent),
+    "pow": (2, power),
 }
 NAMES: tuple[str, ...] = tuple(_BODIES)
 _DEFINITIONS: dict[tuple[str, str], Definition] = {}
 for _name, (_count, _body) in _BODIES.items():
-    for _dtype in _FORMATS:
+    for _dtype in FLOAT_TYPE:
         _program = Program(_dtype, _count)
         _DEFINITIONS[_name, _dtype] = _program.finish(_name, _body(_program))
 
