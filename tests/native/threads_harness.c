@@ -1,0 +1,148 @@
+/* The pool of threads and one kernel body shared by threads; meant to be run under the thread
+ * sanitizer too.
+ *
+ * threads_harness FILE: int64 number of signature words, the words, int64 size of the body, the
+ * body: a kernel that sums the rows of x (n, m) into out (n), dims n and m.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "nvm_api.h"
+#include "threads.h"
+
+typedef struct harness harness;
+nvm_status harness_load(const uint8_t *data, size_t size, const int64_t *words, harness **out);
+nvm_status harness_run(harness *h, void *const *bufs, int64_t *dims, int64_t *fault);
+void harness_free(harness *h);
+
+#define CHECK(condition)                                               \
+  do {                                                                 \
+    if (!(condition)) {                                                \
+      fprintf(stderr, "line %d: expected %s\n", __LINE__, #condition); \
+      exit(1);                                                         \
+    }                                                                  \
+  } while (0)
+
+enum { COUNT = 1000, CALLERS = 4, ROUNDS = 300 };
+
+typedef struct task {
+  int64_t marks[COUNT];
+  atomic_int pieces;
+  int64_t fail_from; /* pieces that begin here or later fail with their begin; < 0: none */
+} task;
+
+static nvm_status mark(const nvm_kernel_ctx *ctx, void *closure, int64_t begin, int64_t end) {
+  task *t = closure;
+  (void)ctx;
+  atomic_fetch_add(&t->pieces, 1);
+  if (t->fail_from >= 0 && begin >= t->fail_from) return (nvm_status)begin;
+  for (int64_t i = begin; i < end; ++i) t->marks[i]++;
+  return NVM_OK;
+}
+
+static void run_once(int32_t threads, int64_t grain, int most_pieces) {
+  task t = {.fail_from = -1};
+  CHECK(nvm_threads_run(threads, NULL, COUNT, grain, mark, &t) == NVM_OK);
+  for (int i = 0; i < COUNT; ++i) CHECK(t.marks[i] == 1);
+  CHECK(atomic_load(&t.pieces) == most_pieces);
+}
+
+static nvm_status nest(const nvm_kernel_ctx *ctx, void *closure, int64_t begin, int64_t end) {
+  (void)ctx;
+  (void)closure;
+  (void)begin;
+  (void)end;
+  run_once(4, 1, 4);
+  return NVM_OK;
+}
+
+static void *call_often(void *unused) {
+  (void)unused;
+  for (int k = 0; k < ROUNDS; ++k) run_once(4, 1, 4);
+  return NULL;
+}
+
+static void test_pool(void) {
+  CHECK(nvm_threads_available() >= 1);
+  run_once(1, 1, 1);
+  run_once(4, 1, 4);
+  run_once(4, COUNT, 1);
+  run_once(4, 400, 2);
+  task failing = {.fail_from = 300};
+  CHECK(nvm_threads_run(4, NULL, COUNT, 1, mark, &failing) ==
+        500); /* pieces begin at 0, 250, 500, 750 */
+  for (int i = 0; i < 500; ++i) CHECK(failing.marks[i] == 1);
+  CHECK(nvm_threads_run(4, NULL, 0, 1, mark, &failing) == NVM_OK);
+  CHECK(nvm_threads_run(4, NULL, 8, 1, nest, NULL) == NVM_OK);
+  pthread_t callers[CALLERS];
+  for (int k = 0; k < CALLERS; ++k) CHECK(pthread_create(&callers[k], NULL, call_often, NULL) == 0);
+  for (int k = 0; k < CALLERS; ++k) pthread_join(callers[k], NULL);
+  usleep(2000); /* workers sleep now */
+  run_once(4, 1, 4);
+}
+
+static void test_fork(void) {
+  fflush(NULL);
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    for (int k = 0; k < 10; ++k) run_once(4, 1, 4);
+    _exit(0);
+  }
+  int status = 1;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  run_once(4, 1, 4);
+}
+
+static harness *shared;
+
+static void *run_kernel(void *unused) {
+  enum { N = 3, M = 500 };
+  float x[N * M], out[N];
+  (void)unused;
+  for (int i = 0; i < N * M; ++i) x[i] = (float)(i % 7);
+  for (int k = 0; k < ROUNDS; ++k) {
+    void *bufs[2] = {x, out};
+    int64_t dims[2] = {N, M}, fault[4];
+    CHECK(harness_run(shared, bufs, dims, fault) == NVM_OK);
+    for (int row = 0; row < N; ++row) {
+      float sum = 0;
+      for (int i = 0; i < M; ++i) sum += x[row * M + i];
+      CHECK(out[row] == sum);
+    }
+  }
+  return NULL;
+}
+
+static void test_kernel(const char *path) {
+  int64_t n_words = 0, size = 0, words[256];
+  uint8_t body[4096];
+  FILE *stream = fopen(path, "rb");
+  CHECK(stream && fread(&n_words, 8, 1, stream) == 1 && n_words <= 256);
+  CHECK(fread(words, 8, (size_t)n_words, stream) == (size_t)n_words);
+  CHECK(fread(&size, 8, 1, stream) == 1 && size <= (int64_t)sizeof body);
+  CHECK(fread(body, 1, (size_t)size, stream) == (size_t)size);
+  fclose(stream);
+  CHECK(harness_load(body, (size_t)size, words, &shared) == NVM_OK);
+  pthread_t callers[CALLERS];
+  for (int k = 0; k < CALLERS; ++k) CHECK(pthread_create(&callers[k], NULL, run_kernel, NULL) == 0);
+  for (int k = 0; k < CALLERS; ++k) pthread_join(callers[k], NULL);
+  harness_free(shared);
+}
+
+int main(int argc, char **argv) {
+  CHECK(argc >= 2);
+  test_pool();
+  test_kernel(argv[1]);
+  if (argc == 2) test_fork(); /* a third argument leaves it out: sanitizers watch one process */
+  nvm_threads_shutdown();
+  run_once(4, 1, 4);
+  nvm_threads_shutdown();
+  puts("ok");
+  return 0;
+}
