@@ -31,6 +31,7 @@ from nimblevm.relay.ir import (
     Tuple,
     TupleGetItem,
     Var,
+    free_vars,
 )
 from nimblevm.relay.lexer import Number, Token
 from nimblevm.relay.op import registry
@@ -103,6 +104,8 @@ class ExprParser(ValueParser):
         value: Expr = yield self.binop_rule()
         if not recursive:
             self.locals.bind(var.name_hint, var)
+        elif not isinstance(value, Function) and var in free_vars(value):
+            self.fail(f"{token.text} is used in its own value, which is no function", token)
         self.expect(";", f"behind the value of {token.text}")
         return var, value
 

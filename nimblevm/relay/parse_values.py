@@ -106,7 +106,10 @@ class ValueParser(TypeParser):
         hint = hints.get(name.text)
         if _mentions(hint, Type) and not (self.kind == "name" and self.token.text == "None"):
             return name, (yield self.type_rule())
-        value = yield self.value_rule(_mentions(hint, DimExpr))
+        with_dims = _mentions(hint, DimExpr)
+        if with_dims and self.kind == "(" and typing.get_origin(hint) is not tuple:
+            return name, (yield self.dim_rule())  # (?n + 1) * 2
+        value = yield self.value_rule(with_dims)
         if type(value) is int and _mentions(hint, float) and not _mentions(hint, int):
             value = float(value)
         return name, value

@@ -177,7 +177,9 @@ def parse_module(
     objects to the metadata of the text: type key -> objects.
     """
     with gc_paused():
-        return ModuleParser(SourceText(source_name, text), init_module).parse_module(init_meta_table)
+        return ModuleParser(SourceText(source_name, text), init_module).parse_module(
+            init_meta_table
+        )
 
 
 def parse_expr(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from nimblevm import relay
 from nimblevm.errors import RelaySyntaxError
@@ -146,6 +150,8 @@ def test_only_functions_see_their_own_let() -> None:
     assert let.value.body.op is let.var  # type: ignore[attr-defined]
     with pytest.raises(RelaySyntaxError, match="undefined variable %a"):
         expr("let %a = add(%a, 1); %a")
+    with pytest.raises(RelaySyntaxError, match="%f is used in its own value"):
+        expr("let %f = fn (%n) { %f(%n) }.0; %f")
 
 
 def test_sequences_bind_fresh_lets() -> None:
@@ -186,6 +192,12 @@ def test_operator_attributes() -> None:
     assert expr('cast(1f, dtype="int8")').attrs.dtype == "int8"  # type: ignore[attr-defined]
     assert expr("transpose(1f, axes=[1, 0])").attrs.axes == (1, 0)  # type: ignore[attr-defined]
     assert expr("concatenate((1f, 2f), axis=1)").attrs.axis == 1  # type: ignore[attr-defined]
+
+
+def test_dim_attributes() -> None:
+    call = expr("vm.dim_value(dim=(?n + 1) * 2)")
+    assert relay.dim_text(call.attrs.dim) == "2 * ?n + 2"  # type: ignore[attr-defined]
+    assert expr("broadcast_to(1f, shape=(2, 3))").attrs.shape == (2, 3)  # type: ignore[attr-defined]
 
 
 def test_calls_of_other_things_may_have_attributes() -> None:
@@ -434,3 +446,71 @@ def test_nesting_limit() -> None:
     with pytest.raises(RelaySyntaxError, match="nest deeper than 1,000,000") as caught:
         expr("(" * (NESTING_LIMIT + 1))
     assert caught.value.offset == NESTING_LIMIT + 1
+
+
+# --- damaged texts ------------------------------------------------------------------------------------------
+
+WHOLE = (
+    HEADER
+    + LIST
+    + """extern type Storage
+def @main[A](%x: Tensor[(?n, 2 * ?n - 1, floordiv(?n, 2)), float32], %l: List[(A, ref(int32))], Primitive=1) -> fn (A) -> A {
+  let %f: fn [B](B) -> B = fn (%y) { %f(%y).0 };
+  %0 = nn.dense(%x, -1.5f16, units=3, out_dtype="float32");
+  if (%0 + 1i64 * 2 <= %0) { match? (%l, ()) { (Cons(%a, _), %b: ()) => { (%a,) } _ => Nil } }
+  else { ref_write(ref(%0), ref_read(%x)); transpose(meta[relay.Constant][0], axes=[1, 0]) }
+}
+"""
+    + TVM_METADATA
+)
+PIECES = re.findall(r"\s+|\w+|.", WHOLE.partition("#[metadata]")[0])
+INSERTED = [
+    "(",
+    ")",
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    ";",
+    "%x",
+    "@f",
+    "1.",
+    "?",
+    ".0",
+    "=",
+    "=>",
+    "meta",
+    "-",
+    '"',
+    "/*",
+    "_",
+    "let",
+    "def",
+]
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_damaged_text_is_a_syntax_error_or_still_a_program(data: st.DataObject) -> None:
+    pieces = list(PIECES)
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(pieces) - 1))
+        match data.draw(st.integers(0, 3)):
+            case 0:
+                pieces[at] = ""
+            case 1:
+                pieces.insert(at, data.draw(st.sampled_from(INSERTED)))
+            case 2:
+                other = data.draw(st.integers(0, len(pieces) - 1))
+                pieces[at], pieces[other] = pieces[other], pieces[at]
+            case _:
+                del pieces[at + 2 :]
+    with contextlib.suppress(RelaySyntaxError):
+        module_text = "".join(pieces) + "\n" + TVM_METADATA
+        relay.parse_module(relay.parse_module(module_text).astext())
+
+
+def test_undamaged_text_is_a_program() -> None:
+    mod = relay.parse_module(WHOLE)
+    relay.assert_structural_equal(relay.parse_module(mod.astext()), mod)

@@ -279,6 +279,26 @@ def test_dims_as_attributes() -> None:
     round_trip(function)
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        'vm.match_type(%x, type=Tensor[(?n, 2 * ?n), float32], where="parameter %x of @main")',
+        "vm.dim_value(dim=2 * ?n + 1)",
+        "broadcast_to(%x, shape=[?n, 3, ?n - 1])",
+        'full(%x, dtype="int8")',
+        "clip(%x, a_min=-inff, a_max=0.1f)",
+        "strided_slice(%x, begin=[0, -1], end=[2147483648, 3])",
+        "split(%x, indices_or_sections=[1, 2])",
+        "sum(%x, axis=[0], keepdims=True)",
+        "sum(%x)",
+    ],
+)
+def test_attributes_of_operators(source: str) -> None:
+    function = relay.parse_expr(f"fn (%x: Tensor[(?n), float32]) {{ {source} }}")
+    assert text(function).splitlines()[1] == f"  {source}"
+    round_trip(function)
+
+
 def test_type_comments() -> None:
     module = relay.parse(HEADER + "def @main(%x: Tensor[(?n), float32]) { add(tanh(%x), 1f) }")
     shown = module.astext(show_types=True)
