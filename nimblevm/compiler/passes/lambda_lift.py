@@ -169,6 +169,8 @@ class _Lifter:
         if local is self.root:
             return
         for value in (*(let.value for let in lets), tail):
+            if isinstance(value, Function):
+                continue  # its body is a block of its own, also where that is a bare variable
             for leaf in (value,) if isinstance(value, Leaf) else children(value):
                 if isinstance(leaf, Var):
                     self._use(leaf, local)
