@@ -98,7 +98,7 @@ def _native_builder(target: str) -> KernelBuilder:
     """Compiles the kernels of a program into a native section."""
 
     def build(kernels: KernelTable, builder: ProgramBuilder) -> Mapping[str, int]:
-        entries = kernels.entries
+        entries = kernels.generated()
         code = llvm.build([e.lowered.kernel for e in entries], target)
         if code is None:
             return {}

@@ -17,6 +17,8 @@ from nimblevm.compiler.op_class import is_int
 from nimblevm.compiler.rewrite import postorder, type_of
 from nimblevm.errors import CompileError
 from nimblevm.kernels import loop_ir
+from nimblevm.kernels.c_calls import CCall
+from nimblevm.kernels.c_kernels import BY_VARIANT
 from nimblevm.kernels.loop_ir_form import serialize as serialize_body
 from nimblevm.kernels.lower import IntParam, LoweredKernel, flat_types, lower_primitive
 from nimblevm.relay import dims
@@ -28,13 +30,18 @@ from nimblevm.relay.types import TensorType, Type, substitute
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """What a call of a kernel passes: in_dims in order, and the scratch tensors to allocate; which
-    outputs may alias what.
+    """What a call of a kernel passes.
+
+    in_dims  in order; IntParam: the value of that flat parameter
+    scratch  tensors to allocate
+    alias    (output operand, input operand) pairs that may share storage
+    views    shape in which each operand is to be viewed (C kernels of fixed rank), () for none
     """
 
     in_dims: tuple[Dim | IntParam, ...]
-    scratch: tuple[TensorType, ...]
-    alias: tuple[tuple[int, int], ...]
+    scratch: tuple[TensorType, ...] = ()
+    alias: tuple[tuple[int, int], ...] = ()
+    views: tuple[tuple[Dim, ...], ...] = ()
 
 
 class _Numbering:
@@ -117,14 +124,16 @@ def _row(node: Expr, index: dict[Expr, int], numbers: _Numbering) -> object:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Entry:
-    """A lowered kernel, the order of its dim variables in its key, and which flat parameters are
-    in-dims.
-    """
+    """A lowered kernel and the order of its dim variables in its key."""
 
     name: str
     lowered: LoweredKernel
     variables: tuple[DimVar, ...]
-    int_params: frozenset[int]
+
+    @property
+    def c_call(self) -> CCall | None:
+        """The C kernel that computes the same, if there is one: it is preferred."""
+        return self.lowered.c_kernels[0] if self.lowered.c_kernels else None
 
 
 class KernelCache:
@@ -150,16 +159,10 @@ class KernelCache:
         entry = self._entries.get(key)
         if entry is None:
             name = self._name(function)
-            ints = self.int_params(function)
-            lowered = lower_primitive(function, name, ints)
-            entry = self._entries[key] = Entry(name, lowered, variables, ints)
-        lowered = entry.lowered
+            lowered = lower_primitive(function, name, self.int_params(function))
+            entry = self._entries[key] = Entry(name, lowered, variables)
         mapping: dict[DimVar, Dim] = dict(zip(entry.variables, variables, strict=True))
-        in_dims = tuple(
-            d if isinstance(d, IntParam) else dims.substitute(d, mapping) for d in lowered.in_dims
-        )
-        scratch = tuple(_substituted(t, mapping) for t in lowered.scratch_types)
-        found = self._calls[function] = (entry, KernelCall(in_dims, scratch, lowered.alias))
+        found = self._calls[function] = (entry, _kernel_call(entry, mapping))
         return found
 
     def int_params(self, function: Function) -> frozenset[int]:
@@ -192,22 +195,42 @@ class KernelTable:
     def __init__(self, cache: KernelCache) -> None:
         self.cache = cache
         self.entries: list[Entry] = []
-        self._index: dict[Entry, int] = {}
+        self._index: dict[object, int] = {}
 
     def find(self, function: Function) -> tuple[int, KernelCall]:
         """Index of a fused function's kernel, and what this call passes."""
         entry, call = self.cache.find(function)
-        index = self._index.get(entry)
+        c_call = entry.c_call
+        key: object = entry if c_call is None else (c_call.name, c_call.attrs)
+        index = self._index.get(key)
         if index is None:
-            index = self._index[entry] = len(self.entries)
+            index = self._index[key] = len(self.entries)
             self.entries.append(entry)
         return index, call
+
+    def generated(self) -> list[Entry]:
+        """The kernels that are loop IR, not C."""
+        return [e for e in self.entries if e.c_call is None]
 
     def records(self, native: dict[str, int]) -> list[serialize.KernelRecord]:
         """The kernel table of the file; `native` maps names to places in the native sections'
         tables.
         """
         return [_record(e, native.get(e.name, -1)) for e in self.entries]
+
+
+def _kernel_call(entry: Entry, mapping: dict[DimVar, Dim]) -> KernelCall:
+    """What a call passes whose dim variables are the values of `mapping`."""
+    c_call = entry.c_call
+    if c_call is not None:
+        views = tuple(tuple(dims.substitute(d, mapping) for d in s) for s in c_call.shapes)
+        return KernelCall(tuple(dims.substitute(d, mapping) for d in c_call.dims), views=views)
+    lowered = entry.lowered
+    in_dims = tuple(
+        d if isinstance(d, IntParam) else dims.substitute(d, mapping) for d in lowered.in_dims
+    )
+    scratch = tuple(_substituted(t, mapping) for t in lowered.scratch_types)
+    return KernelCall(in_dims, scratch, lowered.alias)
 
 
 def _substituted(type_: TensorType, mapping: dict[DimVar, Dim]) -> TensorType:
@@ -224,7 +247,38 @@ _DIM_OPS = {
 }  # fmt: skip
 
 
+def _c_record(call: CCall) -> serialize.KernelRecord:
+    """The table entry of a C kernel: the signature that the runtime has of it."""
+    row, dtype = BY_VARIANT[call.name]
+    names = (*row.dims, *row.attrs)
+    operands = tuple(
+        serialize.OperandRecord(
+            _ROLES[o.role],
+            dtypes.dtype(dtype if o.dtype == "T" else o.dtype).number,
+            tuple(
+                serialize.AxisRecord(serialize.AXIS_CONST, a)
+                if isinstance(a, int)
+                else serialize.AxisRecord(serialize.AXIS_DIM, names.index(a))
+                for a in o.axes
+            ),
+        )
+        for o in row.operands
+    )
+    return serialize.KernelRecord(
+        call.name,
+        serialize.KERNEL_C,
+        operands,
+        (),
+        row.dims,
+        call.attrs,
+        row.out_dims,
+        row.may_fail,
+    )
+
+
 def _record(entry: Entry, native: int) -> serialize.KernelRecord:
+    if entry.c_call is not None:
+        return _c_record(entry.c_call)
     kernel = entry.lowered.kernel
     exprs: list[int] = []
     alias = {out: 1 + source for out, source in kernel.alias}

@@ -208,6 +208,8 @@ def _need(value: Expr, kernels: KernelTable, needed: set[DimVar]) -> None:
                 needed.update(dims.free_vars(dim))
         for tensor in call.scratch:
             needed.update(free_dims(tensor))
+        for shape in call.views:
+            needed.update(v for d in shape for v in dims.free_vars(d))
         return
     needed.update(attr_dims(value))
 

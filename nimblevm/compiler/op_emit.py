@@ -215,6 +215,9 @@ def _call_kernel(fe: FunctionEmitter, value: Call) -> None:
             words.append(_int_operand(fe, flat[dim.index]))
         else:
             words.append(fe.dims.word(dim))
+    atoms = (*inputs, *outs.fields)
+    for position, view in enumerate(call.views):
+        operands[position] = _viewed(fe, operands[position], atoms[position], view)
     first_scratch = len(operands)
     for tensor in call.scratch:
         register = fe.temp(False)
@@ -225,6 +228,16 @@ def _call_kernel(fe: FunctionEmitter, value: Call) -> None:
     fe.code.emit("CallKernel", index, operands, words, [])
     for register in operands[first_scratch:]:
         fe.code.emit("KillRegister", register)
+
+
+def _viewed(fe: FunctionEmitter, register: int, atom: int | Expr, shape: tuple[Dim, ...]) -> int:
+    """A tensor in another shape, for a kernel of fixed rank."""
+    type_ = None if isinstance(atom, int) else type_of(atom)
+    if isinstance(type_, TensorType) and type_.shape == shape:
+        return register
+    target = fe.temp(False)
+    fe.code.emit("View", target, register, 0, [fe.dims.word(d) for d in shape])
+    return target
 
 
 def _int_operand(fe: FunctionEmitter, operand: int | Expr) -> int:
