@@ -223,6 +223,8 @@ NVM_EXPORT nvm_status nvm_vm_trim(nvm_vm *vm) {
   nvm_error_clear();
   NVM_TRY(acquire(vm));
   nvm_heap_drain(vm->heap);
+  if (vm->heap->refs)
+    nvm_collect(vm->heap, mark_roots, vm); /* a dropped handle may have left cycles */
   nvm_heap_trim(vm->heap, 0, 0);
   nvm_stack_trim(vm, 0);
   nvm_scratch_free(vm);

@@ -105,8 +105,10 @@ static const nvm_kernel add_entry = {
     .signature = {.n_operands = 3, .n_in = 2, .n_out = 1, .n_dims = 1, .operands = add_operands},
     .fn = add_vectors};
 
+uint32_t add_vector_kernel(void) { return add_kernel(&add_entry); }
+
 uint32_t add_kernel_loop(void) {
-  uint32_t kernel = add_kernel(&add_entry), self = program.n_functions;
+  uint32_t kernel = add_vector_kernel(), self = program.n_functions;
   return add_function(
       "kernels", (params){2, {PARAM("x", T_VECTOR, 0), PARAM("times", T_I64, 1)}}, T_VECTOR, 0, 3,
       2,

@@ -16,6 +16,8 @@ uint32_t add_build_list(void);
 uint32_t add_list_length(void);
 /* cycles(n): n times a ref that holds a closure that holds the ref; returns 0 */
 uint32_t add_cycles(void);
+/* The kernel c = a + b of float32 vectors; returns its index. */
+uint32_t add_vector_kernel(void);
 /* y = x + x by a kernel `times` times in a loop; returns y */
 uint32_t add_kernel_loop(void);
 /* loop(n): a backward jump n times with one addition; returns n */
