@@ -38,6 +38,7 @@ from nimblevm.kernels.loop_ir import (
     Value,
 )
 from nimblevm.kernels.rewrite import all_statements, parts
+from nimblevm.kernels.schedule import STACK
 
 POLL_TURNS, POLL_TURNS_DEEP = 64, 8
 """How many turns of an outermost loop pass between two polls: rows of elements, rows of sums."""
@@ -62,6 +63,8 @@ class KernelText:
         shared = {index for pair in kernel.alias for index in pair}
         self.noalias = [i not in shared for i in range(len(kernel.buffers))]
         self.mutable = {i for i, b in enumerate(kernel.buffers) if b.role != "in"} | shared
+        self.stack = {i for i, b in enumerate(kernel.buffers) if b.name == STACK}
+        self.operands = [i for i in range(len(kernel.buffers)) if i not in self.stack]
         position = len(kernel.dims)
         for number, buffer in enumerate(kernel.buffers):
             for axis, size in enumerate(buffer.axes):
@@ -78,8 +81,7 @@ class KernelText:
         self._block(self.kernel.body)
         self.lines.void("ret i32 0")
         buffers = [
-            f"ptr {'noalias ' if self.noalias[i] else ''}nocapture %b{i}"
-            for i in range(len(self.kernel.buffers))
+            f"ptr {'noalias ' if self.noalias[i] else ''}nocapture %b{i}" for i in self.operands
         ]
         dims = [f"i64 %d{i}" for i in range(self.n_dims)]
         params = ", ".join(["ptr %ctx", "ptr %out_dims", *buffers, *dims])
@@ -93,7 +95,7 @@ class KernelText:
         args = ["ptr %ctx"]
         out = lines.do(f"getelementptr inbounds i64, ptr %dims, i64 {self.n_dims}")
         args.append(f"ptr {out}")
-        for i in range(len(self.kernel.buffers)):
+        for i in self.operands:
             place = lines.do(f"getelementptr inbounds ptr, ptr %bufs, i64 {i}")
             args.append("ptr " + lines.do(f"load ptr, ptr {place}, align 8"))
         for i in range(self.n_dims):
@@ -107,6 +109,13 @@ class KernelText:
     # --- set-up ---------------------------------------------------------------------------------
 
     def _allocate_locals(self) -> None:
+        for number in self.stack:
+            buffer = self.kernel.buffers[number]
+            size = buffer.axes[0].size
+            assert isinstance(size, Const)
+            self.lines.void(
+                f"%b{number} = alloca [{size.value} x {MEMORY[buffer.dtype]}], align 64"
+            )
         for statement in all_statements(self.kernel.body):
             if isinstance(statement, SetLocal | Accumulate) and statement.local not in self.locals:
                 local = statement.local
@@ -231,8 +240,8 @@ class KernelText:
 
     def _store(self, buffer: int, indices: tuple[Value, ...], value: Value) -> None:
         b = self.lines
-        found = self._value(value)
         dtype = self.kernel.buffers[buffer].dtype
+        found = self._total(value) if buffer in self.stack else self._value(value)
         if dtype == "bool":
             found = b.do(f"zext i1 {found} to i8")
         elif dtype == "float16":
@@ -240,6 +249,22 @@ class KernelText:
         b.void(
             f"store {MEMORY[dtype]} {found}, ptr {self._address(buffer, indices)}{self._access(dtype)}"
         )
+
+    def _total(self, value: Value) -> str:
+        """A new element of a tile: an Accumulate in another form, so a product may be fused into the sum."""
+        is_sum = (
+            isinstance(value, Binary)
+            and value.op == "add"
+            and value.dtype in ("float32", "float64")
+        )
+        if not is_sum or not isinstance(value, Binary):
+            return self._value(value)
+        old, term = self._value(value.lhs), value.rhs
+        product = isinstance(term, Binary) and term.op == "mul"
+        new = (
+            self._fused_product(term) if product and isinstance(term, Binary) else self._value(term)
+        )
+        return self.lines.do(f"fadd contract {REGISTER[value.dtype]} {old}, {new}")
 
     def _access(self, dtype: str) -> str:
         group = f", !llvm.access.group {self.group}" if self.group else ""

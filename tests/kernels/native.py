@@ -24,6 +24,7 @@ from nimblevm.relay.ir import Call, Function, IRModule, Var
 from nimblevm.relay.op import get
 from nimblevm.relay.parser import parse_module
 from nimblevm.relay.types import TensorType, TupleType, Type
+from tests.kernels.ir_harness import Loaded
 
 FAIL = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_int64, ctypes.c_int64
@@ -100,7 +101,19 @@ class Evaluated:
         return 0
 
 
-Runner = Library | Evaluated
+class Interpreted:
+    """The same face over the C interpreter of loop IR."""
+
+    def __init__(self, library: ctypes.CDLL, lowered: LoweredKernel) -> None:
+        self.loaded = Loaded(library, lowered.kernel)
+        self.dims = len(lowered.kernel.dims)
+
+    def call(self, index: int, buffers: Sequence[np.ndarray], numbers: Sequence[int]) -> int:
+        name = self.loaded.run(buffers, numbers[: self.dims]).status
+        return next(row.number for row in STATUSES if row.name == name)
+
+
+Runner = Library | Evaluated | Interpreted
 
 
 def size_of(value: Value, numbers: Sequence[int]) -> int:
@@ -260,6 +273,7 @@ def agree(found: np.ndarray, expected: np.ndarray, rtol: float, atol: float) -> 
 
 __all__ = [
     "Evaluated",
+    "Interpreted",
     "Library",
     "Program",
     "Runner",

@@ -6,12 +6,17 @@ from dataclasses import replace
 
 from nimblevm.kernels.loop_ir import Kernel
 from nimblevm.kernels.schedule.dense import tile_products
+from nimblevm.kernels.schedule.lanes import STACK, tile_lanes
 
 
 def schedule(kernel: Kernel, features: tuple[str, ...]) -> Kernel:
-    """The kernel with its loops arranged for a target with these CPU features."""
+    """The kernel with its loops arranged for a target with these CPU features.
+
+    Buffers named STACK, behind the kernel's own, are arrays on the stack.
+    """
     registers = 32 if "avx512vl" in features or "neon" in features else 16
-    return replace(kernel, body=tile_products(kernel, kernel.body, registers))
+    buffers, body = tile_lanes(kernel.buffers, kernel.body)
+    return replace(kernel, buffers=buffers, body=tile_products(body, registers))
 
 
-__all__ = ["schedule"]
+__all__ = ["STACK", "schedule"]

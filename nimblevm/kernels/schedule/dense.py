@@ -7,7 +7,7 @@ after:   for q < N / 4: { a0 = .. = a3 = 0; for k < K: { a0 += x[i,k] * w[4q,k];
 
 The loop over k is then vectorised by LLVM with one vector of partial sums an output. Where the
 loop around it (rows i) has nothing else in its body, 2 or 4 rows are taken together too. Operands
-that are contiguous along j, not k, get a wider tile whose columns become the lanes.
+that are contiguous along j, not k, are lanes.py's.
 """
 
 from __future__ import annotations
@@ -20,17 +20,14 @@ from nimblevm.kernels.loop_ir import (
     Binary,
     Const,
     For,
-    Kernel,
-    Load,
     Local,
     LoopVar,
     SetLocal,
     Statement,
     Value,
 )
-from nimblevm.kernels.rewrite import Rewriter, all_statements, all_values, blocks_of, values_of
-
-INDEX = "int64"
+from nimblevm.kernels.rewrite import Rewriter, all_statements, blocks_of
+from nimblevm.kernels.schedule.index import INDEX, const, folded, is_zero, mentions
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -59,17 +56,13 @@ def dot_of(loop: For) -> Dot | None:
     sums = all(
         isinstance(s, Accumulate) and s.op == "add" and _multiplies(s.value) for s in depth.body
     )
-    if not sums or depth.parallel or _mentions(depth.extent, loop.var):
+    if not sums or depth.parallel or mentions(depth.extent, loop.var):
         return None
     return Dot(loop.body[:at], depth, loop.body[at + 1 :])
 
 
 def _multiplies(value: Value) -> bool:
     return isinstance(value, Binary) and value.op == "mul"
-
-
-def _mentions(value: Value, var: LoopVar) -> bool:
-    return any(v is var for v in all_values((value,)))
 
 
 def _locals(body: Sequence[Statement]) -> tuple[Local, ...]:
@@ -100,40 +93,23 @@ def _merged(dots: Sequence[Dot]) -> Dot:
     )
 
 
-def const(value: int) -> Const:
-    return Const(INDEX, value)
-
-
-def _binary(op: str, lhs: Value, rhs: Value) -> Value:
-    if isinstance(lhs, Const) and isinstance(rhs, Const):
-        a, b = int(lhs.value), int(rhs.value)
-        return const(
-            {"mul": a * b, "add": a + b, "floordiv": a // max(b, 1), "floormod": a % max(b, 1)}[op]
-        )
-    return Binary(INDEX, op, lhs, rhs)
-
-
-def _is_zero(value: Value) -> bool:
-    return isinstance(value, Const) and value.value == 0
-
-
 def jammed(var: LoopVar, dot: Dot, factor: int) -> tuple[LoopVar, Dot]:
     """`factor` turns of the loop over var at once: the variable that counts groups, and their body."""
     group = LoopVar(INDEX, var.name + "g")
     first = Binary(INDEX, "mul", group, const(factor))
     dots = [
-        _copy(dot, var, _binary("add", first, const(t)) if t else first, t) for t in range(factor)
+        _copy(dot, var, folded("add", first, const(t)) if t else first, t) for t in range(factor)
     ]
     return group, _merged(dots)
 
 
 def _rest(loop: For, dot: Dot, factor: int) -> tuple[Value, Value, LoopVar, Dot]:
     """(groups, turns left, variable and body of the turns left)."""
-    groups = _binary("floordiv", loop.extent, const(factor))
-    left = _binary("floormod", loop.extent, const(factor))
+    groups = folded("floordiv", loop.extent, const(factor))
+    left = folded("floormod", loop.extent, const(factor))
     var = LoopVar(INDEX, loop.var.name + "r")
-    start = _binary("mul", groups, const(factor))
-    return groups, left, var, _copy(dot, loop.var, _binary("add", start, var), 0)
+    start = folded("mul", groups, const(factor))
+    return groups, left, var, _copy(dot, loop.var, folded("add", start, var), 0)
 
 
 def columns(loop: For, dot: Dot, factor: int) -> tuple[Statement, ...]:
@@ -143,7 +119,7 @@ def columns(loop: For, dot: Dot, factor: int) -> tuple[Statement, ...]:
     groups, left, var, rest = _rest(loop, dot, factor)
     group, body = jammed(loop.var, dot, factor)
     found: list[Statement] = [For(group, groups, body.body, True)]
-    if not _is_zero(left):
+    if not is_zero(left):
         found.append(For(var, left, rest.body, True))
     return tuple(found)
 
@@ -156,37 +132,19 @@ def tiles(rows: For, loop: For, dot: Dot, row_factor: int, factor: int) -> tuple
     groups, left, var, rest = _rest(rows, dot, row_factor)
     group, body = jammed(rows.var, dot, row_factor)
     found: list[Statement] = [For(group, groups, columns(loop, body, factor), True)]
-    if not _is_zero(left):
+    if not is_zero(left):
         found.append(For(var, left, columns(loop, rest, factor), True))
     return tuple(found)
 
 
-def _lanes_along(loop: For, dot: Dot) -> bool:
-    """Whether operands are contiguous along the loop over outputs and not along the depth."""
-    across = False
-    for statement in dot.inner.body:
-        for value in all_values(values_of(statement)):
-            if not isinstance(value, Load) or not value.indices:
-                continue
-            if any(_mentions(i, dot.inner.var) for i in value.indices[:-1]) and _mentions(
-                value.indices[-1], loop.var
-            ):
-                across = True
-    return across
-
-
-def _factors(kernel: Kernel, loop: For, dot: Dot, registers: int) -> tuple[int, int]:
+def _factors(dot: Dot, registers: int) -> tuple[int, int]:
     """(rows, columns) at once: as many sums as registers hold beside the operands."""
     if len(dot.inner.body) > 1:
         return 1, 1
-    if _lanes_along(loop, dot):
-        return 2, 16
     return (4, 4) if registers >= 32 else (2, 4)
 
 
-def tile_products(
-    kernel: Kernel, body: Sequence[Statement], registers: int
-) -> tuple[Statement, ...]:
+def tile_products(body: Sequence[Statement], registers: int) -> tuple[Statement, ...]:
     """All products of a block tiled. Loops nest at most 32 deep, so this recurses."""
     found: list[Statement] = []
     for statement in body:
@@ -195,20 +153,20 @@ def tile_products(
             continue
         dot = dot_of(statement)
         if dot is not None:
-            found.extend(columns(statement, dot, _factors(kernel, statement, dot, registers)[1]))
+            found.extend(columns(statement, dot, _factors(dot, registers)[1]))
             continue
         inner = statement.body[0] if len(statement.body) == 1 else None
         if (
             statement.parallel
             and isinstance(inner, For)
-            and not _mentions(inner.extent, statement.var)
+            and not mentions(inner.extent, statement.var)
         ):
             dot = dot_of(inner)
-            if dot is not None and not _mentions(dot.inner.extent, statement.var):
-                row_factor, factor = _factors(kernel, inner, dot, registers)
+            if dot is not None and not mentions(dot.inner.extent, statement.var):
+                row_factor, factor = _factors(dot, registers)
                 found.extend(tiles(statement, inner, dot, row_factor, factor))
                 continue
-        new = tile_products(kernel, statement.body, registers)
+        new = tile_products(statement.body, registers)
         found.append(For(statement.var, statement.extent, new, statement.parallel))
     return tuple(found)
 

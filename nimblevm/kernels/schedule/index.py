@@ -1,0 +1,42 @@
+"""Index arithmetic of schedules."""
+
+from __future__ import annotations
+
+from nimblevm.kernels.loop_ir import Binary, Const, LoopVar, Value
+from nimblevm.kernels.rewrite import all_values
+
+INDEX = "int64"
+
+
+def const(value: int) -> Const:
+    return Const(INDEX, value)
+
+
+def folded(op: str, lhs: Value, rhs: Value) -> Value:
+    """mul, add, floordiv or floormod of sizes, computed where both are literals and the divisor is positive."""
+    if isinstance(lhs, Const) and isinstance(rhs, Const):
+        a, b = int(lhs.value), int(rhs.value)
+        match op:
+            case "mul":
+                return const(a * b)
+            case "add":
+                return const(a + b)
+            case "floordiv":
+                return const(a // b)
+            case "floormod":
+                return const(a % b)
+    if op == "add" and is_zero(lhs):
+        return rhs
+    return Binary(INDEX, op, lhs, rhs)
+
+
+def is_zero(value: Value) -> bool:
+    return isinstance(value, Const) and value.value == 0
+
+
+def mentions(value: Value, var: LoopVar) -> bool:
+    """Whether a value depends on a loop variable."""
+    return any(v is var for v in all_values((value,)))
+
+
+__all__ = ["INDEX", "const", "folded", "is_zero", "mentions"]
