@@ -54,6 +54,7 @@ from nimblevm.relay.types import FuncType, Type, TypeCall
 
 # States of a node on the work stack.
 _EVAL, _FINISH, _LET_BODY, _LET_END, _OPEN, _CLOSE = range(6)
+CHECKS = frozenset({"vm.match_type", "vm.check_broadcast"})
 
 
 class _Normalizer:
@@ -149,7 +150,10 @@ class _Normalizer:
         block = self.home[node]
         match node:
             case Call() if isinstance(node.op, Op | Constructor | GlobalVar):
-                new: tuple[Expr, ...] = (node.op, *(self._operand(a, block) for a in node.args))
+                operands = [self._operand(a, block) for a in node.args]
+                if isinstance(node.op, Op) and node.op.name in CHECKS:
+                    operands[0] = self._named(operands[0], block)
+                new: tuple[Expr, ...] = (node.op, *operands)
             case If():
                 new = (
                     self.atom_of(node.cond),
@@ -177,6 +181,14 @@ class _Normalizer:
             self.bindings[block].append((var, function))
             return var
         return atom
+
+    def _named(self, atom: Expr, block: int) -> Expr:
+        """A variable: what a check passes on is another name of it."""
+        if isinstance(atom, Var):
+            return atom
+        var = self._fresh(type_of(atom))
+        self.bindings[block].append((var, atom))
+        return var
 
     def _eta(self, constructor: Constructor) -> Function:
         """The constructor as a function: fn [A](%a0: A, ...) -> T[A] { C(%a0, ...) }."""
