@@ -12,9 +12,10 @@ import pytest
 
 import nimblevm as nvm
 from nimblevm.compiler import pass_base
-from nimblevm.relay import infer_type as inference
-from nimblevm.relay import parser, printer, structural, well_formed
+from nimblevm.relay import infer_type, parser, printer, structural
 from nimblevm.relay.ir import IRModule
+from nimblevm.relay.structural_hash import structural_hash
+from nimblevm.relay.well_formed import check_well_formed
 
 HEADER = '#[version = "0.0.5"]\n'
 SIZE = 120
@@ -116,10 +117,10 @@ def costs(text: str) -> Counter[str]:
     found: Counter[str] = Counter()
     mod: list[IRModule] = []
     found["parse"] = count(lambda: mod.append(parser.parse_module(text)))
-    found["infer_type"] = count(lambda: mod.append(inference.infer_type(mod[-1])))
-    found["well_formed"] = count(lambda: well_formed.check_well_formed(mod[-1]))
+    found["infer_type"] = count(lambda: mod.append(infer_type(mod[-1])))
+    found["well_formed"] = count(lambda: check_well_formed(mod[-1]))
     found["print"] = count(lambda: printer.astext(mod[-1]))
-    found["structural_hash"] = count(lambda: structural.structural_hash(mod[-1]))
+    found["structural_hash"] = count(lambda: structural_hash(mod[-1]))
     found["structural_equal"] = count(lambda: structural.structural_equal(mod[-1], mod[-2]))
     original = pass_base.Pass.__call__
 
