@@ -23,7 +23,7 @@ from nimblevm.errors import CompileError
 from nimblevm.kernels import llvm
 from nimblevm.relay.gc_pause import gc_paused
 from nimblevm.relay.infer_type import infer_type
-from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Var
+from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Tuple, Var
 from nimblevm.relay.types import TensorType, Type
 from nimblevm.vm.vm import VirtualMachine
 
@@ -153,10 +153,11 @@ def evaluate_call(call: Call, values: tuple[Any, ...]) -> Any:
     """The value of one operator call, by the kernel and instructions that a run would use (constant
     folding).
     """
-    leaves: list[Var] = []
-    function = Function((), call)
-    args = tuple(Constant(v) for v in values)
-    function = Function(tuple(leaves), Call(call.op, args, call.attrs))
+    args = tuple(
+        Tuple([Constant(v) for v in value]) if isinstance(value, tuple) else Constant(value)
+        for value in values
+    )
+    function = Function((), Call(call.op, args, call.attrs))
     data = compile_to_bytes(
         function,
         native=False,
