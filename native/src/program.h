@@ -1,4 +1,5 @@
-/* A loaded program: what program.c reads, verify.c checks and the interpreter runs. Immutable after load. */
+/* A loaded program: what program.c reads, verify.c checks and the interpreter runs. Immutable after
+ * load. */
 #ifndef NVM_PROGRAM_H
 #define NVM_PROGRAM_H
 
@@ -18,8 +19,9 @@ typedef struct nvm_param {
 
 typedef struct nvm_dim_slot {
   const char *name;
-  int32_t param;        /* binding parameter or -1 */
-  const int64_t *program; /* postfix (enum nvm_dim_op) over slots, NULL: bound at first occurrence */
+  int32_t param; /* binding parameter or -1 */
+  const int64_t
+      *program; /* postfix (enum nvm_dim_op) over slots, NULL: bound at first occurrence */
   uint32_t n_words;
 } nvm_dim_slot;
 
@@ -69,8 +71,8 @@ typedef struct nvm_kernel {
   const char *name;
   uint8_t kind; /* 0 IR, 1 C, 2 external */
   nvm_signature signature;
-  nvm_kernel_fn fn;         /* host function: machine code or C kernel; NULL: run ir */
-  const nvm_kernel_ir *ir;  /* checked, NULL for C kernels */
+  nvm_kernel_fn fn;        /* host function: machine code or C kernel; NULL: run ir */
+  const nvm_kernel_ir *ir; /* checked, NULL for C kernels */
 } nvm_kernel;
 
 typedef struct nvm_section {
@@ -84,7 +86,8 @@ struct nvm_program {
   atomic_uint refcount;
   uint32_t flags;
   struct nvm_arena *arena; /* owns all tables and strings below (program.c) */
-  uint32_t n_functions, n_types, n_adts, n_ctors, n_constants, n_kernels, n_notes, n_sources, n_devices, n_sections;
+  uint32_t n_functions, n_types, n_adts, n_ctors, n_constants, n_kernels, n_notes, n_sources,
+      n_devices, n_sections;
   const nvm_function *functions;
   const nvm_type *types;
   const nvm_adt_def *adts;
@@ -95,12 +98,12 @@ struct nvm_program {
   const char *const *sources;
   const char *const *devices;
   const nvm_section *sections;
-  const uint32_t *by_name;     /* indices of the functions in the order of their names */
-  const uint8_t *header;       /* the msgpack header, private copy */
+  const uint32_t *by_name; /* indices of the functions in the order of their names */
+  const uint8_t *header;   /* the msgpack header, private copy */
   size_t header_size;
   const char *const *producer; /* key, value, key, value, ..., NULL */
   const char *warning;         /* why machine code is not used, "" if it is or there is none */
-  void *mapping; /* munmap'ed at release, or NULL */
+  void *mapping;               /* munmap'ed at release, or NULL */
   size_t mapping_size;
   struct nvm_native_code *native; /* native_code.c */
 };

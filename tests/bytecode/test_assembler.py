@@ -130,9 +130,9 @@ def test_faults_of_the_program_are_the_readers() -> None:
         Executable.from_bytes(data)
 
 
-def test_100_000_deep_types_and_functions_are_linear() -> None:
-    lines = [".type int8", *(f".type Ref[t{i}]" for i in range(100_000))]
-    text = "\n".join([*lines, ".func @f [%x: t100000] -> t0", "Ret r0", ".end"])
+def test_20_000_deep_types_and_functions_are_linear() -> None:
+    lines = [".type int8", *(f".type Ref[t{i}]" for i in range(20_000))]
+    text = "\n".join([*lines, ".func @f [%x: t20000] -> t0", "Ret r0", ".end"])
     data = serialize(assemble(text))
     with Executable.from_bytes(data) as exe:
         assert len(exe.functions["f"].params[0].text) < 3000
