@@ -50,12 +50,23 @@ class Node:
 
 @dataclass(eq=False, slots=True)
 class Group:
-    """members in order of the block; operands: what it reads from outside."""
+    """What shares a kernel. Merging costs as much as the smaller group has members.
+
+    members   indices of items, in order once `fuse` has returned
+    operands  what it reads from outside
+    last      its place: the last member
+    outside   members that other code reads
+    fails     members that may fail, and the lowest epoch of one
+    """
 
     members: list[int]
     pattern: OpPattern
     ops: int
     operands: set[Expr]
+    last: int
+    outside: int
+    fails: int
+    first_epoch: int
 
 
 class BlockGraph:
@@ -171,7 +182,10 @@ class BlockGraph:
             operands = {
                 a for a in self.operands(index) if not isinstance(a, Constant) or a.data.size != 1
             }
-            self.groups[index] = Group([index], node.pattern, int(node.kind is Kind.OP), operands)
+            self.groups[index] = Group(
+                [index], node.pattern, int(node.kind is Kind.OP), operands, index,
+                int(node.outside), int(node.may_fail), self.epochs[index],
+            )  # fmt: skip
         parent = self._post_dominators()
         for phase in range(2):
             for index in sorted(self.nodes):
@@ -240,38 +254,57 @@ class BlockGraph:
     def _merge(self, indices: list[int]) -> bool:
         """Make one group of the groups of these nodes, if limits and effects allow."""
         groups = list(dict.fromkeys(self.groups[i] for i in indices))
-        members = sorted({i for g in groups for i in g.members})
-        ops = sum(g.ops for g in groups)
-        if ops > MAX_OPS:
+        base = max(groups, key=lambda g: len(g.members))
+        others = [g for g in groups if g is not base]
+        added = {a for g in others for a in g.operands if self._group_of(a) not in groups}
+        inner = [v for g in others for v in (self.vars[i] for i in g.members) if v is not None]
+        count = len(base.operands) + len(added - base.operands)
+        count -= sum(v in base.operands for v in inner)
+        last = max(g.last for g in groups)
+        outputs = sum(g.outside for g in groups) + (not self.nodes[last].outside)
+        if sum(g.ops for g in groups) > MAX_OPS or count + outputs > MAX_OPERANDS:
             return False
-        inner = {self.vars[i] for i in members}
-        operands = {a for g in groups for a in g.operands if a not in inner}
-        outputs = 1 + sum(self.nodes[i].outside for i in members[:-1])
-        if len(operands) + outputs > MAX_OPERANDS or not self._effects_allow(members):
+        if not self._effects_allow(groups, last):
             return False
-        merged = Group(members, max(g.pattern for g in groups), ops, operands)
-        for index in members:
-            self.groups[index] = merged
+        for group in others:
+            self._absorb(base, group)
+        base.operands |= added
+        base.operands.difference_update(inner)
         return True
 
-    def _effects_allow(self, members: list[int]) -> bool:
-        """A may_fail member moves to the last member's place: nothing between may fail, branch,
-        call or write.
+    def _group_of(self, atom: Expr) -> Group | None:
+        index = self.at.get(atom) if isinstance(atom, Var) else None
+        return None if index is None else self.groups.get(index)
+
+    def _absorb(self, base: Group, group: Group) -> None:
+        base.members += group.members
+        base.pattern = max(base.pattern, group.pattern)
+        base.ops += group.ops
+        base.last = max(base.last, group.last)
+        base.outside += group.outside
+        if group.fails:
+            base.first_epoch = (
+                min(base.first_epoch, group.first_epoch) if base.fails else group.first_epoch
+            )
+        base.fails += group.fails
+        for index in group.members:
+            self.groups[index] = base
+
+    def _effects_allow(self, groups: list[Group], last: int) -> bool:
+        """The members that may fail move to the last member's place: between the first of them and
+        that place nothing but they may fail, branch, call or write.
         """
-        place = self.epochs[members[-1]]
-        own = 0
-        for index in reversed(members[:-1]):
-            if self.nodes[index].may_fail:
-                own += 1
-                if place - self.epochs[index] != own:
-                    return False
-        return True
+        fails = sum(g.fails for g in groups) - self.nodes[last].may_fail
+        if not fails:
+            return True
+        first = min(g.first_epoch for g in groups if g.fails)
+        return self.epochs[last] - first == fails
 
     def _join_first_consumers(self) -> None:
         """Merge injective groups into their first consumer where all other readers come after it."""
         for index in sorted(self.nodes, reverse=True):
             group = self.groups[index]
-            if group.members[-1] != index or group.pattern > OpPattern.INJECTIVE or not group.ops:
+            if group.last != index or group.pattern > OpPattern.INJECTIVE or not group.ops:
                 continue
             first = self._first_consumer(group)
             if first is not None and self.groups[first].pattern <= OpPattern.INJECTIVE:
@@ -303,7 +336,7 @@ class BlockGraph:
         inside = [r for r in readers if r in self.nodes and self.groups[r].ops]
         if not inside:
             return None
-        place = min(self.groups[r].members[-1] for r in inside)
+        place = min(self.groups[r].last for r in inside)
         target = self.groups[place]
         fits = all(self.groups.get(r) is target or r > place for r in readers)
         if not fits or any(
@@ -323,10 +356,11 @@ class BlockGraph:
         """Leave out what is no kernel: lone fields and views; fields of tuples from other groups."""
         result: list[Group] = []
         for group in dict.fromkeys(self.groups[i] for i in sorted(self.nodes)):
-            kept = [i for i in group.members if self._stays(i, group)]
-            for index in group.members:
-                if index not in kept:
-                    del self.groups[index]
+            group.members.sort()
+            inside = set(group.members)
+            kept = [i for i in group.members if self._stays(i, inside)]
+            for index in inside.difference(kept):
+                del self.groups[index]
             group.members = kept
             ops = [i for i in kept if self.nodes[i].kind is Kind.OP]
             lone_view = len(ops) == 1 and class_of(self.values[ops[0]], self.unbox) is OpClass.VIEW
@@ -337,12 +371,12 @@ class BlockGraph:
             result.append(group)
         return result
 
-    def _stays(self, index: int, group: Group) -> bool:
+    def _stays(self, index: int, inside: set[int]) -> bool:
         node = self.nodes[index]
         if node.kind is Kind.GET:
             value = self.values[index]
             source = value.tuple_value if isinstance(value, TupleGetItem) else None
-            return isinstance(source, Var) and self.at.get(source, -1) in group.members
+            return isinstance(source, Var) and self.at.get(source, -1) in inside
         return True
 
 
