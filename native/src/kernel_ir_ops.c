@@ -191,6 +191,11 @@ FLOAT_TYPES(COMPARE)
 /* --- folds: eight partial results, combined in one fixed order
  * --------------------------------------- */
 
+#define HALVE(T, half, expr)                 \
+  for (int k = 0; k < half; ++k) {           \
+    const T x = part[k], y = part[k + half]; \
+    part[k] = (T)(expr);                     \
+  }
 #define FOLD(name, T, start, expr)                                         \
   static void name(void *cell, const void *in, uint32_t step, int64_t n) { \
     const T *restrict values = in;                                         \
@@ -209,12 +214,9 @@ FLOAT_TYPES(COMPARE)
       const T x = part[i & 7], y = values[i * s];                          \
       part[i & 7] = (T)(expr);                                             \
     }                                                                      \
-    for (int half = 4; half; half >>= 1) {                                 \
-      for (int k = 0; k < half; ++k) {                                     \
-        const T x = part[k], y = part[k + half];                           \
-        part[k] = (T)(expr);                                               \
-      }                                                                    \
-    }                                                                      \
+    HALVE(T, 4, expr)                                                      \
+    HALVE(T, 2, expr)                                                      \
+    HALVE(T, 1, expr)                                                      \
     const T x = *(T *)cell, y = part[0];                                   \
     *(T *)cell = (T)(expr);                                                \
   }
