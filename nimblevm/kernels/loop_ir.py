@@ -9,6 +9,10 @@ DivisionByZero; MIN / -1 wraps to MIN, its remainder is 0. float16 operations ar
 No operation is contracted to FMA, except that an Accumulate of op "add" may be reassociated and fused by a code
 generator. min and max of floats give NaN if either is NaN. Float to integer casts saturate, NaN gives 0; anything to bool is
 x != 0. `round` goes half away from zero. Shifts take the count modulo the width. Comparisons with NaN are false, ne true.
+Float `mod` is C's fmod, `floormod` that plus the divisor where the signs differ, `floordiv` floor(x / y); `pow` is C's and
+defined for floats only; add and max of bools are "or", mul and min "and". exp, log, ... are math_table's, bit for bit.
+
+An expression is evaluated where a statement uses it, with the locals and buffers of that moment. Locals start as 0.
 
 Safety. The C interpreter checks every index of every load and store against its axis, so a body from a hostile file is
 an error, never a fault. Generated code trusts the compiler, which is why native sections are code: lower.py must prove
