@@ -10,11 +10,12 @@ from __future__ import annotations
 from importlib import metadata
 from typing import Any
 
-from nimblevm import _native
+from nimblevm._native import ffi as _ffi
+from nimblevm._native import lib as _lib
 from nimblevm.errors import NimbleError, status_row
 
-ffi: Any = _native.ffi
-lib: Any = _native.lib
+ffi: Any = _ffi
+lib: Any = _lib
 _INTERRUPTED = 28
 
 
@@ -29,24 +30,29 @@ def _describe(message: str, place: str, trace: tuple[str, ...]) -> str:
     return "\n".join(lines)
 
 
-def last_error(status: int) -> BaseException:
-    """The exception that stands for `status`, with the details of this thread's error record."""
-    record = lib.nvm_last_error()
-    row = status_row(status)
+def last_error(status: int) -> Any:
+    """The exception that stands for `status`, with the details of this thread's error record.
+
+    A NimbleError, or KeyboardInterrupt for a run that the poll callback stopped.
+    """
     if status == _INTERRUPTED:
         return KeyboardInterrupt()
-    kind = row.exception or NimbleError
-    if record.code != status:  # a status without a record: a fault of ours, but still typed
-        return kind(row.meaning)
-    function, source = _text(record.function), _text(record.source)
+    record = lib.nvm_last_error()
+    row = status_row(status)
+    recorded = record.code == status  # else a fault of ours, but still typed
+    function, source = ("", "")
+    message, trace = row.meaning, tuple[str, ...]()
+    if recorded:
+        function, source = _text(record.function), _text(record.source)
+        message = _text(record.message) or message
+        trace = tuple(_text(record.trace).splitlines())
     place = f"in @{function}" if function else ""
     if source:
         place += f"{' ' if place else ''}at {source}:{record.line}:{record.column}"
-    trace = tuple(_text(record.trace).splitlines())
-    error: Any = kind(_describe(_text(record.message) or row.meaning, place, trace))
-    error.code, error.function, error.pc = int(status), function, int(record.pc)
-    error.source, error.line, error.column = source, int(record.line), int(record.column)
-    error.trace = trace
+    error: Any = (row.exception or NimbleError)(_describe(message, place, trace))
+    error.code, error.function, error.trace = int(status), function, trace
+    error.pc, error.source = int(record.pc) if recorded else 0, source
+    error.line, error.column = (int(record.line), int(record.column)) if source else (0, 0)
     return error
 
 
