@@ -22,7 +22,8 @@ _NAME = r"[A-Za-z_](?:\w|/(?=\w))*(?:\.[A-Za-z_](?:\w|/(?=\w))*)*"
 _GLOBAL = r"\w(?:\w|/(?=\w)|\.(?=[A-Za-z_]))*"
 _TOKEN = re.compile(
     rf"""
-    (?P<comment> /\* )
+    (?> (?: [ \t\r\n] | //[^\n]* )* )  # atomic: a comment must not be given back
+    (?: (?P<comment> /\* )
   | (?P<number> \d\w*(?:\.\d\w*)?(?:(?<=[eE])[+-]\d\w*)? | (?:inf|nan)f(?:16|32|64)?(?!\w) )
   | (?P<name> match\? | {_NAME} )
   | (?P<graph> %\d+ )
@@ -33,12 +34,13 @@ _TOKEN = re.compile(
   | (?P<string> "[^"\n]*" )
   | (?P<punct> -> | => | == | != | <= | >= | [-+*/<>=(){{}}\[\],;:.] )
   | (?P<hash> \#\[ )
+  | (?P<end> \Z )
+  | (?P<bad> [\s\S] ) )  # every search ends where it starts: no text is scanned twice
     """,
     re.VERBOSE | re.ASCII,
 )
 _LOCAL_NAME = re.compile(_NAME, re.ASCII)
 _GLOBAL_NAME = re.compile(_GLOBAL, re.ASCII)
-_SKIP = re.compile(r"(?:[ \t\r\n]|//[^\n]*)*")
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 _VERSION = re.compile(r'#\[\s*version\s*=\s*"([^"\n]*)"\s*\]')
 _METADATA = re.compile(r"#\[\s*metadata\s*\]")
@@ -115,37 +117,35 @@ def tokenize(source: SourceText) -> list[Token]:
             "a carriage return without a line feed; expected '\\n' or '\\r\\n'", bare.start()
         )
     tokens: list[Token] = []
-    skip, match, append = _SKIP.match, _TOKEN.match, tokens.append
-    at, depth, size = 0, 0, len(text)
-    while True:
-        at = skip(text, at).end()  # type: ignore[union-attr]  # matches the empty text too
-        if at >= size:
-            break
-        found = match(text, at)
-        if found is None:
-            raise _bad_character(source, at)
-        kind, word = found.lastgroup or "", found.group()
-        if kind == "punct":
-            kind = word
-            if word in "([{":
-                depth += 1
-                if depth > NESTING_LIMIT:
-                    raise source.error(f"brackets nest deeper than {NESTING_LIMIT:,}", at)
-            elif word in ")]}":
-                depth -= 1
-        elif kind == "name" and word in KEYWORDS:
-            kind = word
-        elif kind == "comment":
-            at = _skip_comment(source, at)
-            continue
-        elif kind == "hash":
-            token = _directive(source, at)
-            append(token)
-            at = token.end
-            continue
-        append(Token(kind, word, at))
-        at = found.end()
-    append(Token("end", "", size))
+    append, make = tokens.append, tuple.__new__  # Token(...) would cost a third of this loop
+    at, depth, more = 0, 0, True
+    while more:
+        more = False
+        for found in _TOKEN.finditer(text, at):
+            kind = found.lastgroup or ""
+            word, at = found[kind], found.end()
+            if kind == "punct":
+                kind = word
+                if word in "([{":
+                    depth += 1
+                    if depth > NESTING_LIMIT:
+                        raise source.error(f"brackets nest deeper than {NESTING_LIMIT:,}", at - 1)
+                elif word in ")]}":
+                    depth -= 1
+            elif kind == "name" and word in KEYWORDS:
+                kind = word
+            elif kind == "comment":
+                at, more = _skip_comment(source, at - 2), True
+                break
+            elif kind == "hash":
+                append(_directive(source, at - 2))
+                at, more = tokens[-1].end, True
+                break
+            elif kind == "bad":
+                raise _bad_character(source, at - 1)
+            append(make(Token, (kind, word, at - len(word))))
+            if kind == "end":
+                break
     return tokens
 
 

@@ -61,6 +61,14 @@ def test_bare_carriage_return() -> None:
     same("free_var %x: int32;\r\n(%x,\r\n 1)", "free_var %x: int32; (%x, 1)")
 
 
+def test_blanks_are_read_once() -> None:
+    assert isinstance(expr("1" + "\n" * 300_000), relay.Constant)
+    with pytest.raises(RelaySyntaxError, match="no token of Relay starts with"):
+        expr("1" + " " * 300_000 + "^")
+    assert isinstance(expr("1 // the end"), relay.Constant)
+    assert isinstance(expr("1 /* the end */"), relay.Constant)
+
+
 # --- literals -----------------------------------------------------------------------------------------
 
 
