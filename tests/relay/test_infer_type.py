@@ -682,7 +682,7 @@ def test_result_over_axes_stays_small() -> None:
 
 
 def test_depth_is_no_limit() -> None:
-    count = 20_000
+    count = 10_000
     x = Var("x", TensorType((N, 4)))
     add, tanh = get("add"), get("tanh")
     deep: Expr = x
