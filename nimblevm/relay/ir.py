@@ -352,7 +352,9 @@ class IRModule(HasText):
     def _key(self, var: GlobalVar | str) -> GlobalVar:
         name = var if isinstance(var, str) else var.name_hint
         if name not in self._globals:
-            raise KeyError(f"the module has no function @{name}; it has: {', '.join(sorted(self._globals))}")
+            raise KeyError(
+                f"the module has no function @{name}; it has: {', '.join(sorted(self._globals))}"
+            )
         return self._globals[name]
 
     def __contains__(self, var: GlobalVar | str) -> bool:
@@ -404,7 +406,9 @@ class IRModule(HasText):
     def get_global_type_var(self, name: str) -> GlobalTypeVar:
         var = GlobalTypeVar(name)
         if var not in self._types:
-            raise KeyError(f"the module has no type {name}; it has: {', '.join(t.name_hint for t in self._types)}")
+            raise KeyError(
+                f"the module has no type {name}; it has: {', '.join(t.name_hint for t in self._types)}"
+            )
         return var
 
     def get_constructor(self, type_name: str, name: str) -> Constructor:
