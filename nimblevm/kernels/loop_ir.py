@@ -5,12 +5,13 @@ a body of statements. Index and size expressions are ordinary int64 expressions.
 object that occurs twice is one value (generators and the serialized form compute it once where scopes allow).
 
 Numbers. Integer arithmetic wraps in its dtype. Integer `div`, `mod` (truncated), `floordiv`, `floormod` fail with
-DivisionByZero; MIN / -1 wraps to MIN, its remainder is 0. float16 operations are computed in float32 and rounded after each.
-No operation is contracted to FMA, except that an Accumulate of op "add" may be reassociated and fused by a code
-generator. min and max of floats give NaN if either is NaN. Float to integer casts saturate, NaN gives 0; anything to bool is
-x != 0. `round` goes half away from zero. Shifts take the count modulo the width. Comparisons with NaN are false, ne true.
-Float `mod` is C's fmod, `floormod` that plus the divisor where the signs differ, `floordiv` floor(x / y); `pow` is C's and
-defined for floats only; add and max of bools are "or", mul and min "and". exp, log, ... are math_table's, bit for bit.
+DivisionByZero; MIN / -1 wraps to MIN, its remainder is 0. float16 operations are computed in float32 and rounded
+after each. No operation is contracted to FMA, except that an Accumulate of op "add" may be reassociated and fused by
+a code generator. min and max of floats give NaN if either is NaN. Float to integer casts saturate, NaN gives 0;
+anything to bool is x != 0. `round` goes half away from zero. Shifts take the count modulo the width. Comparisons with
+NaN are false, ne true. Float `mod` is C's fmod, `floormod` that plus the divisor where the signs differ, `floordiv`
+floor(x / y); `pow` is C's and defined for floats only; add and max of bools are "or", mul and min "and". exp, log,
+... are math_table's, bit for bit.
 
 An expression is evaluated where a statement uses it, with the locals and buffers of that moment. Locals start as 0.
 
@@ -29,7 +30,8 @@ UNARY_FLOAT = ("neg", "abs", "exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "
 UNARY_INT = ("neg", "abs", "sign", "bitnot")
 UNARY_BOOL = ("not",)
 UNARY_TEST = ("isnan", "isinf", "isfinite")  # float -> bool
-BINARY = ("add", "sub", "mul", "div", "mod", "floordiv", "floormod", "min", "max", "pow", "and", "or", "xor", "shl", "shr")
+BINARY = ("add", "sub", "mul", "div", "mod", "floordiv", "floormod", "min", "max", "pow", "and", "or",
+          "xor", "shl", "shr")  # fmt: skip
 COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")
 ACCUMULATE = ("add", "mul", "min", "max", "and", "or")
 
@@ -71,7 +73,7 @@ class DimRef(Value):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Load(Value):
-    """buffers[buffer][indices]; one int64 index an axis. On an axis flagged `broadcast` whose size is 1 the index reads 0."""
+    """buffers[buffer][indices]; one int64 index an axis. A `broadcast` axis whose size is 1 reads 0 for any index."""
 
     buffer: int
     indices: tuple[Value, ...]
@@ -121,7 +123,7 @@ class Cast(Value):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class CheckIndex(Value):
-    """`index` (int64) if 0 <= index < bound, else the kernel fails with IndexOutOfRange naming `operand`, index and bound."""
+    """`index` (int64) if 0 <= index < bound, else IndexOutOfRange that names `operand`, index and bound."""
 
     index: Value
     bound: Value
@@ -162,7 +164,7 @@ class SetLocal(Statement):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Accumulate(Statement):
-    """local = local op value, op of ACCUMULATE; the loop around it may run in any order and grouping (op "add", "mul" of floats too)."""
+    """local = local op value, op of ACCUMULATE; turns of the loop around it may be taken in any order and grouping."""
 
     local: Local
     op: str
@@ -188,7 +190,7 @@ class SetDim(Statement):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Axis:
-    """The size of one axis of an operand, an int64 expression of Const, DimRef, Binary. `broadcast`: the actual size may be 1 instead."""
+    """The size of one axis of an operand, int64 of Const, DimRef, Binary. `broadcast`: the actual size may be 1."""
 
     size: Value
     broadcast: bool = False

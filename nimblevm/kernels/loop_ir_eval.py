@@ -72,7 +72,7 @@ def _math_op(op: MathOp, values: list[Array], params: Sequence[Array]) -> Array:
             return args[0] >> args[1]
         case "lshr":
             unsigned = np.uint32 if op.type == "i32" else np.uint64
-            return (args[0].view(unsigned) >> args[1].astype(unsigned)).view(kind)
+            return np.asarray((args[0].view(unsigned) >> args[1].astype(unsigned)).view(kind))
         case "lt":
             return np.asarray(args[0] < args[1])
         case "le":
