@@ -23,6 +23,8 @@ class DimEmitter:
     def __init__(self, code: CodeBuffer, ints: Registers) -> None:
         self.code = code
         self.ints = ints
+        # How to compute variables that no value has as an axis (Liveness.defined).
+        self.defined: dict[DimVar, tuple[Dim, dict[DimVar, Dim]]] = {}
         self.known: dict[DimExpr, int] = {}  # expression -> DIM word
         self._log: list[tuple[DimExpr, bool]] = []
 
@@ -50,6 +52,8 @@ class DimEmitter:
         found = self.known.get(dim)
         if found is not None:
             return found
+        if isinstance(dim, DimVar) and dim in self.defined:
+            return self._define(dim)
         if isinstance(dim, DimVar) or not isinstance(dim, DimOp):
             raise CompileError(
                 f"dim {dim!r} has no number at this place: no value here has it as an axis"
@@ -57,6 +61,18 @@ class DimEmitter:
         register = self._compute(dim)
         self.bind(dim, register)
         return register | INT_BIT
+
+    def _define(self, dim: DimVar) -> int:
+        expression, parts = self.defined[dim]
+        for variable, part in parts.items():
+            if variable not in self.known:
+                # Operands' own sizes, which are known (or defined one step earlier).
+                self.known[variable] = self.word(part)
+                self._log.append((variable, False))
+        word = self.word(expression)
+        self.known[dim] = word
+        self._log.append((dim, False))
+        return word
 
     def _immediate(self, value: int) -> int:
         if 0 <= value < INT_BIT:

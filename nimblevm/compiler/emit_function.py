@@ -114,6 +114,7 @@ class FunctionEmitter:
         self.work: list[Callable[[], None]] = []
         self.order = linearize(function.body)
         self.live = analyse(function, self.order, program.kernels)
+        self.dims.defined = self.live.defined
         self.span: Span | None = function.span
 
     # --- the whole function ---------------------------------------------------------------------

@@ -13,9 +13,16 @@ from dataclasses import dataclass, field
 
 from nimblevm import dtypes
 from nimblevm.compiler.kernel_table import KernelTable
-from nimblevm.compiler.rewrite import attr_dims, is_primitive, let_chain, sub_blocks, type_of
+from nimblevm.compiler.rewrite import (
+    attr_dims,
+    is_primitive,
+    let_chain,
+    postorder,
+    sub_blocks,
+    type_of,
+)
 from nimblevm.relay import dims
-from nimblevm.relay.dims import DimExpr, DimVar
+from nimblevm.relay.dims import Dim, DimExpr, DimVar
 from nimblevm.relay.ir import (
     Call,
     Expr,
@@ -29,7 +36,8 @@ from nimblevm.relay.ir import (
     pattern_vars,
 )
 from nimblevm.relay.op.registry import Op
-from nimblevm.relay.types import TensorType, Type, free_dims
+from nimblevm.relay.type_context import result_over_axes
+from nimblevm.relay.types import HAS_DIM, TensorType, Type, free_dims, value_tensors
 
 ALIASES = frozenset({"vm.match_type", "vm.check_broadcast"})
 KILL_BYTES = 1024
@@ -136,6 +144,9 @@ class Liveness:
     needed  dim variables whose number the code needs
     count   how often a variable is read
     kills   block number -> variables of outer blocks that an earlier sibling branch used last
+    defined dim variable that no value has as an axis when it is needed -> (expression, its
+    variables' dims): the size of
+            a result that inference gave a fresh unknown because the expression grew too large
     """
 
     expire: dict[int, list[Var]] = field(default_factory=dict)
@@ -143,6 +154,7 @@ class Liveness:
     needed: set[DimVar] = field(default_factory=set)
     count: dict[Var, int] = field(default_factory=dict)
     kills: dict[int, list[Var]] = field(default_factory=dict)
+    defined: dict[DimVar, tuple[Dim, dict[DimVar, Dim]]] = field(default_factory=dict)
 
 
 def analyse(function: Function, order: list[Block], kernels: KernelTable) -> Liveness:
@@ -177,7 +189,7 @@ def analyse(function: Function, order: list[Block], kernels: KernelTable) -> Liv
                     for var in pattern_vars(clause.lhs):
                         last.setdefault(var, nested.entry)
                         home[var] = nested.number
-            _need(value, kernels, result.needed)
+            _need(value, kernels, result)
     for var, position in last.items():
         result.expire.setdefault(position, []).append(var)
         place = last_block.get(var)
@@ -197,12 +209,14 @@ def _kill_in_siblings(var: Var, block: Block, kills: dict[int, list[Var]]) -> No
             found.append(var)
 
 
-def _need(value: Expr, kernels: KernelTable, needed: set[DimVar]) -> None:
+def _need(value: Expr, kernels: KernelTable, result: Liveness) -> None:
     """Enter the dim variables whose numbers the code of a simple expression reads."""
+    needed = result.needed
     if not isinstance(value, Call):
         return
-    if is_primitive(value.args[0] if value.args else value) and isinstance(value.args[0], Function):
-        _, call = kernels.find(value.args[0])
+    function = value.args[0] if value.args else None
+    if isinstance(function, Function) and is_primitive(function):
+        _, call = kernels.find(function)
         for dim in call.in_dims:
             if isinstance(dim, DimExpr):
                 needed.update(dims.free_vars(dim))
@@ -210,8 +224,32 @@ def _need(value: Expr, kernels: KernelTable, needed: set[DimVar]) -> None:
             needed.update(free_dims(tensor))
         for shape in call.views:
             needed.update(v for d in shape for v in dims.free_vars(d))
+        for node in postorder(function.body):
+            _define(node, result)
         return
     needed.update(attr_dims(value))
+
+
+def _define(node: Expr, result: Liveness) -> None:
+    """Note how to compute the dims that an operator's result has and no operand."""
+    type_ = node.checked_type
+    if not isinstance(node, Call) or type_ is None or not type_.flags & HAS_DIM:
+        return
+    arg_types = tuple([type_of(a) for a in node.args])
+    known = {d for t in arg_types for d in free_dims(t)}
+    made = [d for d in free_dims(type_) if d not in known and d not in result.defined]
+    if not made or not isinstance(node.op, Op):
+        return
+    over, mapping = result_over_axes(node, arg_types)
+    axes = known | set(mapping)
+    for found, formula in zip(value_tensors(type_), value_tensors(over), strict=True):
+        for dim, expression in zip(found.shape, formula.shape, strict=True):
+            if isinstance(dim, DimVar) and dim in made and set(dims.free_vars(expression)) <= axes:
+                used = {v: mapping[v] for v in dims.free_vars(expression) if v in mapping}
+                result.defined[dim] = (expression, used)
+                result.needed.update(dims.free_vars(expression))
+                for part in used.values():
+                    result.needed.update(dims.free_vars(part))
 
 
 def never_read(var: Var, liveness: Liveness) -> bool:
