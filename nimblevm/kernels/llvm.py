@@ -196,7 +196,11 @@ def _attributes(info: TargetInfo) -> str:
 
 
 def compile_text(text: str, info: TargetInfo) -> bytes:
-    """Object code of LLVM IR, optimised."""
+    """Object code of LLVM IR, optimised.
+
+    Speed level 2: 3 gives no faster kernels (measured: dense, batch_matmul, broadcasts, tanh), but
+    unrolls the loops over tiles before they become vectors, at three times the compile time.
+    """
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
     module = binding.parse_assembly(text)
@@ -209,7 +213,7 @@ def compile_text(text: str, info: TargetInfo) -> bytes:
         codemodel="default",
     )
     module.data_layout = str(machine.target_data)
-    options = binding.create_pipeline_tuning_options(speed_level=3)
+    options = binding.create_pipeline_tuning_options(speed_level=2)
     options.loop_vectorization = True
     options.slp_vectorization = True
     options.loop_interleaving = True

@@ -84,15 +84,17 @@ class KernelText:
             f"ptr {'noalias ' if self.noalias[i] else ''}nocapture %b{i}" for i in self.operands
         ]
         dims = [f"i64 %d{i}" for i in range(self.n_dims)]
-        params = ", ".join(["ptr %ctx", "ptr %out_dims", *buffers, *dims])
+        steps = [f"i64 %s{i}" for i in self.pitch_of.values()]
+        params = ", ".join(["ptr %ctx", "ptr %out_dims", *buffers, *dims, *steps])
         body = "\n".join(self.lines.text)
         return (
-            f"define internal i32 @{self.symbol}.body({params}) #0 {{\n{body}\n}}\n{self._entry()}"
+            f"define internal i32 @{self.symbol}.body({params}) #2 {{\n{body}\n}}\n{self._entry()}"
         )
 
     def _entry(self) -> str:
         lines = Lines(self.lines.helpers)
         args = ["ptr %ctx"]
+        dims: list[str] = []
         out = lines.do(f"getelementptr inbounds i64, ptr %dims, i64 {self.n_dims}")
         args.append(f"ptr {out}")
         for i in self.operands:
@@ -100,7 +102,12 @@ class KernelText:
             args.append("ptr " + lines.do(f"load ptr, ptr {place}, align 8"))
         for i in range(self.n_dims):
             place = lines.do(f"getelementptr inbounds i64, ptr %dims, i64 {i}")
-            args.append("i64 " + lines.do(f"load i64, ptr {place}, align 8"))
+            dims.append(lines.do(f"load i64, ptr {place}, align 8"))
+        args += [f"i64 {dim}" for dim in dims]
+        for i in self.pitch_of.values():
+            # An argument, so that LLVM takes it for an unknown stride and makes a version for stride 1.
+            many = lines.do(f"icmp ne i64 {dims[i]}, 1")
+            args.append("i64 " + lines.do(f"zext i1 {many} to i64"))
         found = lines.do(f"call i32 @{self.symbol}.body({', '.join(args)})")
         body = "\n".join(lines.text)
         head = f"define internal i32 @{self.symbol}(ptr %ctx, ptr %bufs, ptr %dims) #0"
@@ -130,8 +137,7 @@ class KernelText:
                 if position is None:
                     row.append(("", self._value(size.size)))
                     continue
-                many = self.lines.do(f"icmp ne i64 %d{position}, 1")
-                row.append((self.lines.do(f"zext i1 {many} to i64"), f"%d{position}"))
+                row.append((f"%s{position}", f"%d{position}"))
             self.strides.append(row)
 
     # --- statements -----------------------------------------------------------------------------
