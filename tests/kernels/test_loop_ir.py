@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import random
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -237,3 +238,40 @@ def test_mutated_bytes_are_refused_or_run(library: ctypes.CDLL) -> None:
         loaded += 1
         body.run([array.copy() for array in arrays], [generator.m, generator.n])
     assert loaded > 100
+
+
+def test_an_output_may_share_an_inputs_storage(library: ctypes.CDLL) -> None:
+    out = ir.Buffer("out", "float32", "out", (ir.Axis(N), ir.Axis(M)))
+    doubled = ir.Store(1, (VI, VJ), ir.Binary("float32", "add", _load(VI, VJ), _load(VI, VJ)))
+    body = (ir.For(VI, N, (ir.For(VJ, M, (doubled,)),)),)
+    kernel = ir.Kernel("k", (X, out), ("n", "m"), body, 0, ((1, 0),))
+    validate(kernel)
+    x = np.arange(3000, dtype=np.float32).reshape(3, 1000)
+    expected = x * 2
+    assert Loaded(library, kernel).run([x, x], [3, 1000]).status == "OK"
+    np.testing.assert_array_equal(x, expected)
+
+
+@pytest.mark.bench
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 512, 300), (16, 128, 16), (4, 1024, 1024)])
+def test_bench_dense(
+    library: ctypes.CDLL, benchmark: Callable[..., None], m: int, n: int, k: int
+) -> None:
+    """float32 dense in the interpreter; DESIGN asks for 0.5 GFLOP/s. Rate = 2 m n k / time."""
+    dim = [ir.DimRef("int64", number) for number in range(3)]
+    place = ir.LoopVar("int64", "k")
+    shapes = ((dim[0], dim[2]), (dim[1], dim[2]), (dim[0], dim[1]))
+    buffers = tuple(
+        ir.Buffer(name, "float32", role, tuple(ir.Axis(size) for size in shape))
+        for name, role, shape in zip("xwo", ("in", "in", "out"), shapes, strict=True)
+    )
+    product = ir.Binary("float32", "mul", _load(VI, place), ir.Load("float32", 1, (VJ, place)))
+    sums = ir.For(place, dim[2], (ir.Accumulate(SUM, "add", product),))
+    inner = ir.For(VJ, dim[1], (ir.SetLocal(SUM, ZERO), sums, ir.Store(2, (VI, VJ), SUM)))
+    kernel = ir.Kernel("dense", buffers, ("m", "n", "k"), (ir.For(VI, dim[0], (inner,)),))
+    loaded = Loaded(library, kernel)
+    rng = np.random.default_rng(0)
+    x, w = (rng.normal(size=shape).astype(np.float32) for shape in ((m, k), (n, k)))
+    out = np.zeros((m, n), np.float32)
+    benchmark(loaded.run, [x, w, out], [m, n, k])
+    np.testing.assert_allclose(out, x @ w.T, rtol=1e-3, atol=1e-3)

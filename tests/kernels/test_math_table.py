@@ -100,6 +100,23 @@ def test_c_and_definition_have_equal_bits(
     assert equal.all(), [array[~equal][:5] for array in (*params, c, python)]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", NAMES)
+def test_ten_million_values_have_equal_bits(
+    functions: Callable[..., Array], name: str, dtype: str
+) -> None:
+    for seed in range(40):
+        params = [
+            _samples(dtype, 50_000, seed + 100 * k) for k in range(definition(name, dtype).params)
+        ]
+        if len(params) == 2:
+            params[1] = np.roll(params[1], 17_777)
+        c, python = functions(name, *params), evaluate_math(definition(name, dtype), *params)
+        equal = (_bits(c) == _bits(python)) | (np.isnan(c) & np.isnan(python))
+        assert equal.all(), [array[~equal][:5] for array in (*params, c, python)]
+
+
 def _ulps(got: Array, exact: Array) -> float:
     """Largest error in units of the last place; where the rounded result is no finite number it must be equal."""
     with np.errstate(all="ignore"):
