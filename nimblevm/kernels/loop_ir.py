@@ -7,11 +7,11 @@ object that occurs twice is one value (generators and the serialized form comput
 Numbers. Integer arithmetic wraps in its dtype. Integer `div`, `mod` (truncated), `floordiv`, `floormod` fail with
 DivisionByZero; MIN / -1 wraps to MIN, its remainder is 0. float16 operations are computed in float32 and rounded
 after each. No operation is contracted to FMA, except that an Accumulate of op "add" may be reassociated and fused by
-a code generator. min and max of floats give NaN if either is NaN. Float to integer casts saturate, NaN gives 0;
-anything to bool is x != 0. `round` goes half away from zero. Shifts take the count modulo the width. Comparisons with
-NaN are false, ne true. Float `mod` is C's fmod, `floormod` that plus the divisor where the signs differ, `floordiv`
-floor(x / y); `pow` is C's and defined for floats only; add and max of bools are "or", mul and min "and". exp, log,
-... are math_table's, bit for bit.
+a code generator. min and max of floats give NaN if either is NaN, and either zero of +0 and -0. Float to integer
+casts saturate, NaN gives 0; anything to bool is x != 0. `round` goes half away from zero. Shifts take the count
+modulo the width. Comparisons with NaN are false, ne true. Float `mod` is C's fmod, `floormod` that plus the divisor
+where the signs differ, `floordiv` floor(x / y); `pow` is C's and defined for floats only; add and max of bools are
+"or", mul and min "and". exp, log, ... are math_table's, bit for bit.
 
 An expression is evaluated where a statement uses it, with the locals and buffers of that moment. Locals start as 0.
 
