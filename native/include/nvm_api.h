@@ -1,7 +1,8 @@
 /* The public C API of libnimblevm. C11, no other dependency. Everything exported starts with nvm_.
  *
- * Threads: a program is immutable and may be shared; a VM is one caller's state, a second concurrent call on it returns
- * NVM_VM_BUSY (nvm_vm_cancel excepted). The error record is per thread and valid until the next call on that thread.
+ * Threads: a program is immutable and may be shared; a VM is one caller's state, a second
+ * concurrent call on it returns NVM_VM_BUSY (nvm_vm_cancel excepted). The error record is per
+ * thread and valid until the next call on that thread.
  */
 #ifndef NVM_API_H
 #define NVM_API_H
@@ -43,10 +44,12 @@ enum {
   NVM_LOAD_COPY = 4         /* copy everything; the file may change afterwards */
 };
 
-/* Load from a path (mapped) or from memory (`data` is copied unless NVM_LOAD_BORROW; then it must outlive the program). */
+/* Load from a path (mapped) or from memory (`data` is copied unless NVM_LOAD_BORROW; then it must
+ * outlive the program). */
 enum { NVM_LOAD_BORROW = 8 };
 nvm_status nvm_program_open(const char *path, uint32_t flags, nvm_program **out_program);
-nvm_status nvm_program_load(const void *data, size_t size, uint32_t flags, nvm_program **out_program);
+nvm_status nvm_program_load(const void *data, size_t size, uint32_t flags,
+                            nvm_program **out_program);
 void nvm_program_retain(nvm_program *program);  /* atomic */
 void nvm_program_release(nvm_program *program); /* NULL ok */
 /* Which checks a refused load got past: 0 none, 1 structure, 2 code. For the mutation test. */
@@ -68,34 +71,40 @@ typedef struct nvm_function_info {
 } nvm_function_info;
 
 uint32_t nvm_program_function_count(const nvm_program *program);
-nvm_status nvm_program_function(const nvm_program *program, uint32_t index, nvm_function_info *out_info);
+nvm_status nvm_program_function(const nvm_program *program, uint32_t index,
+                                nvm_function_info *out_info);
 nvm_status nvm_program_find(const nvm_program *program, const char *name, uint32_t *out_index);
-nvm_status nvm_program_param(const nvm_program *program, uint32_t function, uint32_t index, nvm_param_info *out_info);
+nvm_status nvm_program_param(const nvm_program *program, uint32_t function, uint32_t index,
+                             nvm_param_info *out_info);
 /* Dim slot: name; *out_param = binding parameter or -1. */
-const char *nvm_program_dim(const nvm_program *program, uint32_t function, uint32_t slot, int32_t *out_param);
+const char *nvm_program_dim(const nvm_program *program, uint32_t function, uint32_t slot,
+                            int32_t *out_param);
 const char *nvm_program_checked(const nvm_program *program, uint32_t function, uint32_t index);
 /* Place of an instruction; returns 0 if unknown. */
-int32_t nvm_program_span(const nvm_program *program, uint32_t function, uint32_t pc, const char **out_source,
-                         uint32_t *out_line, uint32_t *out_column);
+int32_t nvm_program_span(const nvm_program *program, uint32_t function, uint32_t pc,
+                         const char **out_source, uint32_t *out_line, uint32_t *out_column);
 /* A type as words of docs/format.md ("Types"); refers to other type indices. */
 uint32_t nvm_program_type_count(const nvm_program *program);
 const int64_t *nvm_program_type(const nvm_program *program, uint32_t index, size_t *out_words);
 uint32_t nvm_program_adt_count(const nvm_program *program);
-const char *nvm_program_adt(const nvm_program *program, uint32_t index, uint32_t *out_n_params, uint32_t *out_first,
-                            uint32_t *out_count);
+const char *nvm_program_adt(const nvm_program *program, uint32_t index, uint32_t *out_n_params,
+                            uint32_t *out_first, uint32_t *out_count);
 uint32_t nvm_program_constructor_count(const nvm_program *program);
-const char *nvm_program_constructor(const nvm_program *program, uint32_t index, int32_t *out_adt, uint32_t *out_tag,
-                                    uint32_t *out_n_fields, const uint32_t **out_field_types);
+const char *nvm_program_constructor(const nvm_program *program, uint32_t index, int32_t *out_adt,
+                                    uint32_t *out_tag, uint32_t *out_n_fields,
+                                    const uint32_t **out_field_types);
 uint32_t nvm_program_constant_count(const nvm_program *program);
-const void *nvm_program_constant(const nvm_program *program, uint32_t index, int32_t *out_dtype, uint32_t *out_rank,
-                                 const int64_t **out_dims);
+const void *nvm_program_constant(const nvm_program *program, uint32_t index, int32_t *out_dtype,
+                                 uint32_t *out_rank, const int64_t **out_dims);
 uint32_t nvm_program_kernel_count(const nvm_program *program);
-/* Kernel: name; kind 0 IR, 1 C, 2 external; *out_native 1 if machine code of this CPU was mapped. */
-const char *nvm_program_kernel(const nvm_program *program, uint32_t index, int32_t *out_kind, int32_t *out_native);
+/* Kernel: name; kind 0 IR, 1 C, 2 external; *out_native 1 if machine code of this CPU was mapped.
+ */
+const char *nvm_program_kernel(const nvm_program *program, uint32_t index, int32_t *out_kind,
+                               int32_t *out_native);
 const char *nvm_program_note(const nvm_program *program, uint32_t index);
 uint32_t nvm_program_section_count(const nvm_program *program);
-const void *nvm_program_section(const nvm_program *program, uint32_t index, int32_t *out_kind, const char **out_target,
-                                size_t *out_size);
+const void *nvm_program_section(const nvm_program *program, uint32_t index, int32_t *out_kind,
+                                const char **out_target, size_t *out_size);
 /* The msgpack header (docs/format.md) as it was checked: for tools that show or rewrite a file. */
 const void *nvm_program_header(const nvm_program *program, size_t *out_size);
 /* Value of a producer key, NULL if absent. */
@@ -110,12 +119,13 @@ typedef struct nvm_limits { /* 0 = none */
 } nvm_limits;
 
 typedef struct nvm_vm_options {
-  uint32_t size;       /* sizeof(nvm_vm_options) */
-  int32_t threads;     /* the most threads a kernel may use, >= 1 */
-  int32_t ordinal;     /* device ordinal */
-  const char *device;  /* NULL: as the file says */
+  uint32_t size;      /* sizeof(nvm_vm_options) */
+  int32_t threads;    /* the most threads a kernel may use, >= 1 */
+  int32_t ordinal;    /* device ordinal */
+  const char *device; /* NULL: as the file says */
   nvm_limits limits;
-  int32_t (*poll)(void *context); /* called every few ms during a run; non-zero stops it with NVM_INTERRUPTED */
+  int32_t (*poll)(
+      void *context); /* called every few ms during a run; non-zero stops it with NVM_INTERRUPTED */
   void *poll_context;
 } nvm_vm_options;
 
@@ -135,27 +145,39 @@ typedef struct nvm_vm_stats {
 nvm_status nvm_vm_stats_get(nvm_vm *vm, nvm_vm_stats *out_stats);
 
 /* --- values in: a flat array in postorder; each parameter's value is one subtree --- */
-enum { NVM_ARG_TENSOR = 0, NVM_ARG_INT = 1, NVM_ARG_FLOAT = 2, NVM_ARG_ADT = 3, NVM_ARG_HANDLE = 4 };
+enum {
+  NVM_ARG_TENSOR = 0,
+  NVM_ARG_INT = 1,
+  NVM_ARG_FLOAT = 2,
+  NVM_ARG_ADT = 3,
+  NVM_ARG_HANDLE = 4
+};
 
 typedef struct nvm_arg {
   int32_t kind;
-  int32_t dtype;          /* tensor: number of a dtype. int, float: -1 = take the parameter's (checked for range) */
-  uint32_t rank;          /* tensor */
-  uint32_t ctor;          /* adt: constructor index, 0 = tuple */
+  int32_t dtype; /* tensor: number of a dtype. int, float: -1 = take the parameter's (checked for
+                    range) */
+  uint32_t rank; /* tensor */
+  uint32_t ctor; /* adt: constructor index, 0 = tuple */
   uint32_t n_fields;      /* adt: takes that many values off the stack */
   int32_t dl_device_type; /* tensor: DLPack's, 1 = host */
-  const void *data;       /* tensor: first element (offset applied). Borrowed until `release` is called or the call returns */
+  const void *data; /* tensor: first element (offset applied). Borrowed until `release` is called or
+                       the call returns */
   const int64_t *shape;
   const int64_t *strides; /* in elements; NULL = compact */
   int64_t int_value;
   double float_value;
   nvm_handle *handle;
-  void (*release)(void *owner); /* NULL: the memory is good for this call only (it is copied if the result could keep it) */
+  /* Called once, by the VM's thread, when the memory is no longer used; also if the call fails.
+   * NULL: the memory is good for this call only (it is copied if a handle could keep it). */
+  void (*release)(void *owner);
   void *owner;
 } nvm_arg;
 
-/* Run a function. *out_result: owned, freed with nvm_result_free. Errors name the parameter, expected and got. */
-nvm_status nvm_vm_invoke(nvm_vm *vm, uint32_t function, const nvm_arg *args, size_t n_args, nvm_result **out_result);
+/* Run a function. *out_result: owned, freed with nvm_result_free. Errors name the parameter,
+ * expected and got. */
+nvm_status nvm_vm_invoke(nvm_vm *vm, uint32_t function, const nvm_arg *args, size_t n_args,
+                         nvm_result **out_result);
 
 /* --- values out: a flat array in postorder, like nvm_arg --- */
 enum { NVM_OUT_TENSOR = 0, NVM_OUT_ADT = 1, NVM_OUT_HANDLE = 2 };
@@ -180,10 +202,11 @@ void nvm_storage_release_handle(void *storage); /* any thread */
 void nvm_handle_retain(nvm_handle *handle);
 void nvm_handle_release(nvm_handle *handle); /* any thread */
 
-/* --- one kernel, through the same door as CallKernel (folding, tuning, tests). operands: tensors in the order of the
- * signature; outputs are written in place; dims: in-dims then room for out-dims. --- */
-nvm_status nvm_kernel_call(nvm_program *program, uint32_t kernel, const nvm_arg *operands, size_t n_operands,
-                           int64_t *dims, size_t n_dims);
+/* --- one kernel, through the same door as CallKernel (folding, tuning, tests). operands: tensors
+ * in the order of the signature; outputs are written in place; dims: in-dims then room for
+ * out-dims. --- */
+nvm_status nvm_kernel_call(nvm_program *program, uint32_t kernel, const nvm_arg *operands,
+                           size_t n_operands, int64_t *dims, size_t n_dims);
 /* --- cdef end --- */
 
 #ifdef __cplusplus

@@ -1,13 +1,14 @@
 /* The contract between the VM and kernels: generated code, C kernels, external code.
  *
  * A kernel is   nvm_status kernel(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims)
- *   bufs   one pointer an operand, in the order of the signature (inputs, outputs, scratch), byte offset already added.
- *          Values are compact, row-major. A buffer of zero bytes may have any pointer, also NULL.
- *   dims   [in-dims of the call][attributes of the table entry][pitches][out-dims]
- *          pitches: for each operand in order, for each axis flagged broadcast, the actual size of that axis (1 or the
- *          signature's size). out-dims are zero on entry and written by the kernel.
- * Every operand has been checked against the signature (call.c) before the kernel runs. A kernel keeps nothing and
- * allocates nothing. It may run on several threads at once with different arguments.
+ *   bufs   one pointer an operand, in the order of the signature (inputs, outputs, scratch), byte
+ * offset already added. Values are compact, row-major. A buffer of zero bytes may have any pointer,
+ * also NULL. dims   [in-dims of the call][attributes of the table entry][pitches][out-dims]
+ *          pitches: for each operand in order, for each axis flagged broadcast, the actual size of
+ * that axis (1 or the signature's size). out-dims are zero on entry and written by the kernel.
+ * Every operand has been checked against the signature (call.c) before the kernel runs. A kernel
+ * keeps nothing and allocates nothing. It may run on several threads at once with different
+ * arguments.
  */
 #ifndef NVM_KERNEL_H
 #define NVM_KERNEL_H
@@ -17,25 +18,31 @@
 
 #include "generated/nvm_status.h" /* enum nvm_status_code; typedef int32_t nvm_status */
 
-#define NVM_KERNEL_ABI 1u
-#define NVM_MAX_RANK 8
+#define NVM_KERNEL_ABI   1u
+#define NVM_MAX_RANK     8
 #define NVM_MAX_OPERANDS 64
-#define NVM_MAX_DIMS 512 /* in-dims + attributes + pitches + out-dims of one call */
+#define NVM_MAX_DIMS     512 /* in-dims + attributes + pitches + out-dims of one call */
 
 typedef struct nvm_kernel_ctx nvm_kernel_ctx;
 
 /* Work on [begin, end). */
-typedef nvm_status (*nvm_range_fn)(const nvm_kernel_ctx *ctx, void *closure, int64_t begin, int64_t end);
+typedef nvm_status (*nvm_range_fn)(const nvm_kernel_ctx *ctx, void *closure, int64_t begin,
+                                   int64_t end);
 
 struct nvm_kernel_ctx {
   uint32_t abi;  /* NVM_KERNEL_ABI */
   uint32_t size; /* sizeof(nvm_kernel_ctx) of the runtime */
-  /* Report a fault; returns `code`, so that a kernel can `return ctx->fail(...)`. operand < 0: none. */
-  nvm_status (*fail)(const nvm_kernel_ctx *ctx, nvm_status code, int32_t operand, int64_t index, int64_t bound);
-  /* Non-zero: stop soon and return that status (cancel, time limit). Call at most every 10 ms of work. */
+  /* Report a fault; returns `code`, so that a kernel can `return ctx->fail(...)`. operand < 0:
+   * none. */
+  nvm_status (*fail)(const nvm_kernel_ctx *ctx, nvm_status code, int32_t operand, int64_t index,
+                     int64_t bound);
+  /* Non-zero: stop soon and return that status (cancel, time limit). Call at most every 10 ms of
+   * work. */
   nvm_status (*poll)(const nvm_kernel_ctx *ctx);
-  /* Run fn over [0, count) in pieces of at least `grain`, on this thread and perhaps others; returns the first fault. */
-  nvm_status (*parallel_for)(const nvm_kernel_ctx *ctx, int64_t count, int64_t grain, nvm_range_fn fn, void *closure);
+  /* Run fn over [0, count) in pieces of at least `grain`, on this thread and perhaps others;
+   * returns the first fault. */
+  nvm_status (*parallel_for)(const nvm_kernel_ctx *ctx, int64_t count, int64_t grain,
+                             nvm_range_fn fn, void *closure);
 };
 
 typedef nvm_status (*nvm_kernel_fn)(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
@@ -47,7 +54,8 @@ typedef struct nvm_kernel_table {
   nvm_kernel_fn functions[];
 } nvm_kernel_table;
 
-/* --- signatures ------------------------------------------------------------------------------------- */
+/* --- signatures
+ * ------------------------------------------------------------------------------------- */
 
 enum nvm_role { NVM_ROLE_IN = 0, NVM_ROLE_OUT = 1, NVM_ROLE_SCRATCH = 2 };
 enum nvm_axis_kind {
@@ -70,8 +78,9 @@ typedef struct nvm_operand {
   nvm_axis axes[NVM_MAX_RANK];
 } nvm_operand;
 
-/* Postfix programs for axis sizes: words of int64. Each op is checked against overflow. A program loaded from a file leaves
- * exactly one value, refers to existing dims, and keeps to these limits. */
+/* Postfix programs for axis sizes: words of int64. Each op is checked against overflow. A program
+ * loaded from a file leaves exactly one value, refers to existing dims, and keeps to these limits.
+ */
 #define NVM_MAX_EXPR_WORDS 256
 #define NVM_MAX_EXPR_DEPTH 16
 enum nvm_dim_op {

@@ -1,6 +1,7 @@
-/* Values of the VM. Every value starts with struct nvm_object; a value belongs to one VM and its count is a plain integer.
- * Constants are immortal (NVM_FLAG_IMMORTAL; retain and release leave them alone). Storage blocks alone count atomically,
- * because results and borrowed inputs outlive a run and may be dropped by any thread.
+/* Values of the VM. Every value starts with struct nvm_object; a value belongs to one VM and its
+ * count is a plain integer. Constants are immortal (NVM_FLAG_IMMORTAL; retain and release leave
+ * them alone). Storage blocks alone count atomically, because results and borrowed inputs outlive a
+ * run and may be dropped by any thread.
  */
 #ifndef NVM_OBJECT_H
 #define NVM_OBJECT_H
@@ -30,13 +31,13 @@ typedef struct nvm_object {
 
 /* A block of device memory. `capacity` >= size: what may be grown into. */
 typedef struct nvm_storage {
-  nvm_object header; /* refcount counts atomically (nvm_storage_retain/release) */
+  nvm_object header;        /* refcount counts atomically (nvm_storage_retain/release) */
   struct nvm_storage *next; /* while on a free list or on the VM's release list */
   void *memory;
   size_t size, capacity;
-  uint16_t device;           /* device index of the program's VM */
-  uint16_t size_class;       /* of its pool (alloc.c) */
-  struct nvm_pool *pool;     /* where it returns to; NULL: borrowed, see release */
+  uint16_t device;              /* device index of the program's VM */
+  uint16_t size_class;          /* of its pool (alloc.c) */
+  struct nvm_pool *pool;        /* where it returns to; NULL: borrowed, see release */
   void (*release)(void *owner); /* borrowed memory: called once when the block dies */
   void *owner;
 } nvm_storage;

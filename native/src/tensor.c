@@ -108,12 +108,14 @@ static nvm_status copy_between(nvm_heap *heap, nvm_tensor *to, const nvm_tensor 
   nvm_device *origin = heap->pools[from->device].device;
   void *memory = to->storage->memory;
   size_t at = (size_t)(to->data - (char *)memory);
-  if (origin->vtable->host_accessible)
+  if (origin->vtable->host_accessible || !from->storage) /* constants are host memory */
     return target->vtable->copy_from_host(target, memory, at, from->data, from->bytes);
-  void *source = from->storage->memory; /* only the host has tensors without storage */
+  void *source = from->storage->memory;
   size_t source_at = (size_t)(from->data - (char *)source);
-  if (target->vtable->host_accessible)
-    return origin->vtable->copy_to_host(origin, to->data, source, source_at, from->bytes);
+  if (target->vtable->host_accessible) { /* the host reads next */
+    NVM_TRY(origin->vtable->copy_to_host(origin, to->data, source, source_at, from->bytes));
+    return origin->vtable->sync(origin);
+  }
   if (target == origin)
     return target->vtable->copy_within(target, memory, at, source, source_at, from->bytes);
   void *bounce = nvm_malloc(from->bytes);
