@@ -161,7 +161,7 @@ def evaluate_call(call: Call, values: tuple[Any, ...]) -> Any:
     data = compile_to_bytes(
         function,
         native=False,
-        passes_off=("fold_constant", "simplify", "cse", "dead_code"),
+        passes_off=("fold_constant", "simplify", "cse", "dead_code", "inline"),
     )
     with Executable.from_bytes(data, native=False) as exe, VirtualMachine(exe) as vm:
         result = vm.run()

@@ -5,6 +5,7 @@ from nimblevm.compiler.passes.cse import CSE
 from nimblevm.compiler.passes.dead_code import DEAD_CODE
 from nimblevm.compiler.passes.fold_constant import FOLD_CONSTANT
 from nimblevm.compiler.passes.fuse_ops import FUSE_OPS
+from nimblevm.compiler.passes.inline import INLINE
 from nimblevm.compiler.passes.insert_checks import INSERT_CHECKS
 from nimblevm.compiler.passes.lambda_lift import LAMBDA_LIFT
 from nimblevm.compiler.passes.manifest_alloc import MANIFEST_ALLOC
@@ -15,6 +16,7 @@ from nimblevm.compiler.passes.to_anf import TO_ANF
 PIPELINE = Sequential(
     (
         INSERT_CHECKS,
+        INLINE,
         FixedPoint((SIMPLIFY, FOLD_CONSTANT, CSE, DEAD_CODE), rounds=3),
         TO_ANF,
         LAMBDA_LIFT,

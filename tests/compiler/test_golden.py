@@ -14,6 +14,7 @@ from nimblevm.compiler.passes.cse import CSE
 from nimblevm.compiler.passes.dead_code import DEAD_CODE
 from nimblevm.compiler.passes.fold_constant import FOLD_CONSTANT
 from nimblevm.compiler.passes.fuse_ops import FUSE_OPS
+from nimblevm.compiler.passes.inline import INLINE
 from nimblevm.compiler.passes.insert_checks import INSERT_CHECKS
 from nimblevm.compiler.passes.lambda_lift import LAMBDA_LIFT
 from nimblevm.compiler.passes.manifest_alloc import MANIFEST_ALLOC
@@ -31,7 +32,7 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 PASSES: dict[str, Pass] = {
     p.name: p
     for p in (
-        INSERT_CHECKS, SIMPLIFY, FOLD_CONSTANT, CSE, DEAD_CODE, TO_ANF, LAMBDA_LIFT, FUSE_OPS,
+        INSERT_CHECKS, INLINE, SIMPLIFY, FOLD_CONSTANT, CSE, DEAD_CODE, TO_ANF, LAMBDA_LIFT, FUSE_OPS,
         MANIFEST_ALLOC, PLAN_MEMORY,
     )
 }  # fmt: skip
