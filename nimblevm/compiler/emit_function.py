@@ -313,13 +313,18 @@ class FunctionEmitter:
     def block(self, block: Block, dst: Place | None) -> None:
         """Write a block; dst None: its value is returned."""
         mark = self.dims.mark()
+        self._expire(block.entry)
+        self.work.append(partial(self.dims.rollback, mark))
+        self._items(block, 0, dst)
+
+    def kill_dead(self, block: Block) -> None:
+        """Free what an earlier sibling branch used last, before anything of this one takes its
+        register.
+        """
         for var in self.live.kills.get(block.number, ()):
             place = self.where.get(var)
             if place is not None and not place[0]:
                 self.code.emit("KillRegister", place[1])
-        self._expire(block.entry)
-        self.work.append(partial(self.dims.rollback, mark))
-        self._items(block, 0, dst)
 
     def _items(self, block: Block, index: int, dst: Place | None) -> None:
         items = block.items
@@ -392,6 +397,7 @@ class FunctionEmitter:
         self.expire_before_branches(item)
         self.work += [
             partial(self.block, item.blocks[1], dst),
+            partial(self.kill_dead, item.blocks[1]),
             partial(self.code.place, otherwise),
             partial(self._skip_to, end, dst),
             partial(self.block, item.blocks[0], dst),

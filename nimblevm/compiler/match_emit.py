@@ -64,6 +64,8 @@ def emit_match(
     marks: list[int] = []
     for index in range(len(match_.clauses)):
         last = index == len(match_.clauses) - 1
+        work.append(partial(fe.code.place, automaton.entries[index]))
+        work.append(partial(fe.kill_dead, item.blocks[index]))
         work.append(partial(_clause, fe, automaton, index, tests[index], marks))
         work.append(partial(fe.block, item.blocks[index], dst))
         work.append(partial(_leave, fe, marks))
@@ -133,7 +135,6 @@ def _clause(
 ) -> None:
     """Tests of the inner patterns, then loads of the variables that are read."""
     marks.append(fe.dims.mark())
-    fe.code.place(automaton.entries[index])
     data = automaton.match_.data
     pattern = automaton.match_.clauses[index].lhs
     if isinstance(pattern, PatternWildcard):

@@ -44,6 +44,7 @@ CASES: dict[str, tuple[str, list[Any]]] = {
     "checked_dense": ("def @main(%x: Tensor[(?n, ?m), float32], %w: Tensor[(3, ?k), float32]) { nn.dense(%x, %w) }", [X, np.ones((3, 4), "float32")]),
     "constants": ('def @main(%x: Tensor[(2, 4), float32]) { let %c = ones(shape=[2, 4], dtype="float32"); (%x * 2f + %c, True, 3i64) }', [X]),
     "dim_values": ("def @main(%x: Tensor[(?n, 4), float32]) { (take(shape_of(%x), 0), shape_of(%x)) }", [X]),
+    "dead_in_later_clause": ("type E { A(int32), B(Tensor[(?, 4), float32], Tensor[(?, 4), float32]) }\ndef @f(%e: E, %x: Tensor[(?n, 4), float32]) -> Tensor[(?, 4), float32] { match (%e) { A(%i) => tanh(%x), B(%p, %q) => %p + %q } }\ndef @main(%x: Tensor[(?n, 4), float32]) { let %y = tanh(%x); (@f(A(1), %y), @f(B(%x, %y), %y)) }", [X]),
     "captured_dim": ("def @ap(%f: fn (Tensor[(?, 4), float32]) -> Tensor[(?, 4), float32], %x: Tensor[(?n, 4), float32]) -> Tensor[(?, 4), float32] { %f(%x) }\ndef @main(%x: Tensor[(?n, 4), float32]) { @ap(fn (%y: Tensor[(?n, 4), float32]) -> Tensor[(?n, 4), float32] { tanh(%y) + %y }, %x) }", [X]),
 }  # fmt: skip
 
@@ -75,6 +76,7 @@ FAILURES: dict[str, tuple[str, list[Any], type[NimbleError], str]] = {
     "dense": ("def @main(%x: Tensor[(?n, ?m), float32], %w: Tensor[(3, ?k), float32]) { nn.dense(%x, %w) }", [X, np.ones((3, 5), "float32")], ShapeMismatch, "nn.dense"),
     "broadcast": ("def @main(%x: Tensor[(?n, 4), float32], %y: Tensor[(?m, 4), float32]) { %x + %y }", [X, X[[0, 0, 0]]], ShapeMismatch, ""),
     "adt_field": ("type B { B(Tensor[(2, 4), float32]) }\ndef @get(%b: B) -> Tensor[(2, 4), float32] { match (%b) { B(%x) => %x } }\ndef @main(%x: Tensor[(?n, 4), float32]) { @get(B(%x)) }", [X[:1]], ShapeMismatch, "field 0 of B"),
+    "ref": ("def @f(%r: ref(Tensor[(2, 4), float32])) -> Tensor[(2, 4), float32] { tanh(ref_read(%r)) }\ndef @main(%x: Tensor[(?n, 4), float32]) { let %r = ref(%x); @f(%r) }", [X[:1]], ShapeMismatch, "reference"),
     "closure_result": ("def @f(%g: fn (int32) -> Tensor[(2, 4), float32]) -> Tensor[(2, 4), float32] { tanh(%g(1)) }\ndef @main(%x: Tensor[(?n, 4), float32]) { @f(fn (%i: int32) -> Tensor[(?, 4), float32] { %x }) }", [X[:1]], ShapeMismatch, "closure"),
     "closure_param": ("def @f(%g: fn (Tensor[(?, 4), float32]) -> Tensor[(?, 4), float32], %x: Tensor[(?n, 4), float32]) -> Tensor[(?, 4), float32] { %g(%x) }\ndef @main(%x: Tensor[(?n, 4), float32]) { @f(fn (%y: Tensor[(2, 4), float32]) -> Tensor[(2, 4), float32] { tanh(%y) }, %x) }", [X[:1]], ShapeMismatch, "%y"),
     "argument": ("def @f(%y: Tensor[(2, 4), float32]) -> Tensor[(2, 4), float32] { tanh(%y) }\ndef @main(%x: Tensor[(?n, 4), float32]) { @f(%x) }", [X[:1]], ShapeMismatch, "%y"),
