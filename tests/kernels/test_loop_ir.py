@@ -48,7 +48,7 @@ def _compare(library: ctypes.CDLL, seed: int) -> str:
     return status
 
 
-@pytest.mark.parametrize("first", range(0, 200, 20))
+@pytest.mark.parametrize("first", range(0, 80, 20))
 def test_random_kernels_agree_bit_for_bit(library: ctypes.CDLL, first: int) -> None:
     seen = [_compare(library, seed) for seed in range(first, first + 20)]
     assert "OK" in seen
@@ -224,7 +224,7 @@ def test_mutated_bytes_are_refused_or_run(library: ctypes.CDLL) -> None:
     generator, chance, loaded = Generator(5), random.Random(5), 0
     kernel = generator.kernel()
     data, arrays = serialize(kernel), generator.arrays()
-    for _ in range(2000):
+    for _ in range(1000):
         mutant = bytearray(data)
         for _ in range(chance.randint(1, 3)):
             mutant[chance.randrange(len(mutant))] = chance.choice(
@@ -237,7 +237,7 @@ def test_mutated_bytes_are_refused_or_run(library: ctypes.CDLL) -> None:
             continue
         loaded += 1
         body.run([array.copy() for array in arrays], [generator.m, generator.n])
-    assert loaded > 100
+    assert loaded > 50
 
 
 def test_an_output_may_share_an_inputs_storage(library: ctypes.CDLL) -> None:
