@@ -154,7 +154,7 @@ def evaluate_call(call: Call, values: tuple[Any, ...]) -> Any:
     folding).
     """
     args = tuple(
-        Tuple([Constant(v) for v in value]) if isinstance(value, tuple) else Constant(value)
+        Tuple(tuple([Constant(v) for v in value])) if isinstance(value, tuple) else Constant(value)
         for value in values
     )
     function = Function((), Call(call.op, args, call.attrs))

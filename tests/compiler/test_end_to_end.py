@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nimblevm.errors import DivisionByZero, MatchFailure, NimbleError, ShapeMismatch
-from nimblevm.relay.interpreter import evaluate
 
 import nimblevm as nvm
+from nimblevm.errors import DivisionByZero, MatchFailure, NimbleError, ShapeMismatch
+from nimblevm.relay.interpreter import evaluate
 from tests.properties.compare import assert_same
 
 HEADER = '#[version = "0.0.5"]\n'
