@@ -4,7 +4,12 @@
 
 /* 1 GiB of registers: without a `frames` limit this ends a recursion without end. */
 #define MAX_SLOTS ((size_t)1 << 27)
-enum { FIRST_SLOTS = 1024, TRACE_FIRST = 20, TRACE_LAST = 5 };
+#ifdef NVM_TEST
+enum { FIRST_SLOTS = 8 }; /* growing is the common case */
+#else
+enum { FIRST_SLOTS = 1024 };
+#endif
+enum { TRACE_FIRST = 20, TRACE_LAST = 5 };
 
 nvm_status nvm_depth_exceeded(nvm_vm *vm) {
   NVM_FAIL(NVM_FRAME_LIMIT, "calls nest deeper than the limit of %llu frames",

@@ -9,7 +9,11 @@
 #define POOL_SLACK    ((size_t)64 << 20)
 #define POLL_INTERVAL 4000000u /* ns */
 #define RESULT_VALUES ((uint64_t)1 << 28)
+#ifdef NVM_TEST
+enum { FIRST_TRANSFER = 1 };
+#else
 enum { FIRST_TRANSFER = 64 };
+#endif
 
 uint64_t nvm_now(void) {
   struct timespec now;

@@ -64,7 +64,12 @@ struct nvm_vm {
   uint64_t runs, kernel_calls;
 };
 
-#define NVM_SLICE 40000 /* words between checkpoints: well under a millisecond */
+/* Words between checkpoints: well under a millisecond. */
+#ifdef NVM_TEST
+#define NVM_SLICE 50
+#else
+#define NVM_SLICE 40000
+#endif
 
 uint64_t nvm_now(void); /* ns, monotonic */
 
