@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -77,18 +78,16 @@ class Tensor:
 def from_result(out: Any) -> Tensor:
     """A Tensor on the storage of an nvm_out of kind tensor; keeps the storage alive."""
     dtype = _NUMPY[out.dtype]
-    shape = tuple(out.shape[0 : out.rank]) if out.rank else ()
-    count = 1
-    for size in shape:
-        count *= size
-    if count == 0:
+    rank = out.rank
+    shape = tuple(out.shape[0:rank]) if rank else ()
+    size = dtype.itemsize * prod(shape)
+    if size == 0:
         return Tensor(np.empty(shape, dtype))
     storage = out.storage
     lib.nvm_storage_retain_handle(storage)
     # The buffer keeps this pointer alive, and the pointer's finalizer the storage.
-    owner = ffi.gc(ffi.cast("char *", out.data), lambda _: lib.nvm_storage_release_handle(storage))
-    memory = ffi.buffer(owner, count * dtype.itemsize)
-    return Tensor(np.frombuffer(memory, dtype).reshape(shape))
+    owner = ffi.gc(out.data, lambda _: lib.nvm_storage_release_handle(storage))
+    return Tensor(np.ndarray(shape, dtype, ffi.buffer(owner, size)))
 
 
 def as_array(value: Any, place: object) -> np.ndarray[Any, Any]:

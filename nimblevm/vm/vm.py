@@ -12,6 +12,22 @@ from nimblevm.bytecode.types import FunctionInfo
 from nimblevm.errors import Closed, InvalidInput
 from nimblevm.vm.arguments import ArgumentList, results
 
+_RESULT = ffi.typeof("nvm_result **")
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What a call of one function needs to know, looked up at its first."""
+
+    function: FunctionInfo
+    index: int
+    places: tuple[str, ...]  # of the parameters, for messages
+
+    @classmethod
+    def of(cls, function: FunctionInfo) -> _Entry:
+        places = tuple(f"parameter %{p.name} of @{function.name}" for p in function.params)
+        return cls(function, function.index, places)
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -66,6 +82,7 @@ class VirtualMachine:
             raise ValueError(f"threads must be >= 1, not {threads}")
         self.executable = exe
         self._interrupt: BaseException | None = None
+        self._entries: dict[str, _Entry] = {}
         # Ctrl-C: a Python callback lets the interpreter run its signal handlers, which may raise.
         self._poll = ffi.callback("int32_t(void *)", _poll, error=1, onerror=self._on_interrupt)
         options = ffi.new("nvm_vm_options *")
@@ -105,16 +122,18 @@ class VirtualMachine:
     def _call(self, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         handle = self._handle
         exe = self.executable
-        function = exe.function(name)
+        entry = self._entries.get(name)
+        if entry is None:
+            entry = self._entries[name] = _Entry.of(exe.function(name))
+        places = entry.places
+        if named or len(args) != len(places):
+            args = _bind(entry.function, args, named)
         arguments = ArgumentList(exe, self)
-        params = function.params
-        if named or len(args) != len(params):
-            args = _bind(function, args, named)
-        for param, value in zip(params, args, strict=True):
-            arguments.add(value, f"parameter %{param.name} of @{name}")
+        for value, place in zip(args, places, strict=True):
+            arguments.add(value, place)
         array, count = arguments.build()
-        out = ffi.new("nvm_result **")
-        status = lib.nvm_vm_invoke(handle, function.index, array, count, out)
+        out = ffi.new(_RESULT)
+        status = lib.nvm_vm_invoke(handle, entry.index, array, count, out)
         if status:
             self._raise(status)
         result = out[0]
