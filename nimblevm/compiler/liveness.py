@@ -39,7 +39,7 @@ from nimblevm.relay.op.registry import Op
 from nimblevm.relay.type_context import result_over_axes
 from nimblevm.relay.types import HAS_DIM, TensorType, Type, free_dims, value_tensors
 
-ALIASES = frozenset({"vm.match_type", "vm.check_broadcast"})
+ALIASES = frozenset({"vm.match_type", "vm.check_broadcast", "vm.bind_dim"})
 KILL_BYTES = 1024
 MAX_KILLS_PER_BRANCH = 16
 

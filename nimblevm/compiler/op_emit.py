@@ -35,6 +35,10 @@ def emit_alias(fe: FunctionEmitter, value: Expr) -> None:
         raise CompileError(f"{value.op.name} needs a variable as operand")
     if value.op.name == "vm.match_type":
         _match_type(fe, operand, value)
+    elif value.op.name == "vm.bind_dim":
+        register = fe.ints.take()
+        fe.code.emit("MoveInt", register, fe.integer(operand))
+        fe.dims.bind(value.attrs.dim, register)
     else:
         _check_broadcast(fe, operand, value)
 

@@ -45,6 +45,7 @@ CASES: dict[str, tuple[str, list[Any]]] = {
     "constants": ('def @main(%x: Tensor[(2, 4), float32]) { let %c = ones(shape=[2, 4], dtype="float32"); (%x * 2f + %c, True, 3i64) }', [X]),
     "dim_values": ("def @main(%x: Tensor[(?n, 4), float32]) { (take(shape_of(%x), 0), shape_of(%x)) }", [X]),
     "dead_in_later_clause": ("type E { A(int32), B(Tensor[(?, 4), float32], Tensor[(?, 4), float32]) }\ndef @f(%e: E, %x: Tensor[(?n, 4), float32]) -> Tensor[(?, 4), float32] { match (%e) { A(%i) => tanh(%x), B(%p, %q) => %p + %q } }\ndef @main(%x: Tensor[(?n, 4), float32]) { let %y = tanh(%x); (@f(A(1), %y), @f(B(%x, %y), %y)) }", [X]),
+    "arange": ('def @main(%n: float32, %i: int32) { let %a = arange(0f, %n, 1f, dtype="float32"); (%a + %a, arange(%i, -3, -2, dtype="int32")) }', [np.float32(4.5), 4]),
     "captured_dim": ("def @ap(%f: fn (Tensor[(?, 4), float32]) -> Tensor[(?, 4), float32], %x: Tensor[(?n, 4), float32]) -> Tensor[(?, 4), float32] { %f(%x) }\ndef @main(%x: Tensor[(?n, 4), float32]) { @ap(fn (%y: Tensor[(?n, 4), float32]) -> Tensor[(?n, 4), float32] { tanh(%y) + %y }, %x) }", [X]),
 }  # fmt: skip
 
@@ -83,6 +84,7 @@ FAILURES: dict[str, tuple[str, list[Any], type[NimbleError], str]] = {
     "repeated_dim": ("def @f(%x: Tensor[(?n, 4), float32], %y: Tensor[(?n, 4), float32]) -> Tensor[(?n, 4), float32] { %x + %y }\ndef @main(%x: Tensor[(?n, 4), float32], %y: Tensor[(?m, 4), float32]) { @f(%x, %y) }", [X, X[:1]], ShapeMismatch, "%y"),
     "result": ("def @f(%x: Tensor[(?n, 4), float32]) -> Tensor[(3, 4), float32] { tanh(%x) }\ndef @main(%x: Tensor[(?n, 4), float32]) { @f(%x) }", [X], ShapeMismatch, "result of @f"),
     "let": ("def @main(%x: Tensor[(?n, 4), float32]) { let %y: Tensor[(3, 4), float32] = tanh(%x); %y }", [X], ShapeMismatch, "%y"),
+    "arange_step": ('def @main(%s: float32) { arange(0f, 3f, %s, dtype="float32") }', [np.float32(0)], DivisionByZero, ""),
     "division": ("def @main(%x: int32) { floor_divide(1, %x) }", [0], DivisionByZero, ""),
     "match": ("type O { S(int32), Z }\ndef @f(%o: O) -> int32 { match? (%o) { S(%a) => %a } }\ndef @main(%x: int32) { if (%x < 1) { @f(Z) } else { @f(S(%x)) } }", [0], MatchFailure, "match"),
 }  # fmt: skip

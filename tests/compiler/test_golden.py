@@ -20,6 +20,7 @@ from nimblevm.compiler.passes.insert_checks import INSERT_CHECKS
 from nimblevm.compiler.passes.lambda_lift import LAMBDA_LIFT
 from nimblevm.compiler.passes.manifest_alloc import MANIFEST_ALLOC
 from nimblevm.compiler.passes.plan_memory import PLAN_MEMORY
+from nimblevm.compiler.passes.shape_functions import SHAPE_FUNCTIONS
 from nimblevm.compiler.passes.simplify import SIMPLIFY
 from nimblevm.compiler.passes.to_anf import TO_ANF
 from nimblevm.driver import evaluate_call
@@ -33,7 +34,7 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 PASSES: dict[str, Pass] = {
     p.name: p
     for p in (
-        INSERT_CHECKS, INLINE, SIMPLIFY, FOLD_CONSTANT, CSE, DEAD_CODE, TO_ANF, LAMBDA_LIFT, FUSE_OPS,
+        INSERT_CHECKS, INLINE, SIMPLIFY, FOLD_CONSTANT, CSE, DEAD_CODE, SHAPE_FUNCTIONS, TO_ANF, LAMBDA_LIFT, FUSE_OPS,
         MANIFEST_ALLOC, PLAN_MEMORY,
     )
 }  # fmt: skip

@@ -4,6 +4,7 @@
     vm.check_broadcast(x)       out = x; each axis of x, aligned right, must be 1 or the dim in attrs.shape
     vm.dim_of(x)                out = x.shape[axis]                      rank-0 int64
     vm.dim_value()              out = the value of attrs.dim             rank-0 int64
+    vm.bind_dim(x)              out = x, a rank-0 int64 that is the value of the unknown attrs.dim from here on
     vm.reshape_tensor(x)        out = x in attrs.shape, a view
     memory.alloc_storage()      a block of attrs.size bytes (any dim expression)
     memory.alloc_tensor(s)      a tensor of attrs.shape and attrs.dtype at byte attrs.offset of block s
@@ -294,6 +295,9 @@ CHECK_BROADCAST = _register(
 )
 DIM_OF = _register("vm.dim_of", ("x",), DimOfAttrs, _dim_of, _dim_of_reference)
 DIM_VALUE = _register("vm.dim_value", (), DimValueAttrs, _dim_value, _dim_value_reference)
+BIND_DIM = _register(
+    "vm.bind_dim", ("x",), DimValueAttrs, _dim_value, lambda inputs, attrs, result: inputs[0]
+)
 RESHAPE_TENSOR = _register(
     "vm.reshape_tensor", ("x",), ShapeAttrs, _reshape_tensor, _reshape_tensor_reference, views=True
 )

@@ -1,0 +1,97 @@
+"""Compute the sizes that depend on data.
+
+before:  arange(0, %n, 1, dtype="int32")                                  (type: Tensor[(?d),
+int32])
+after:   let %size = maximum(negative(floor_divide(cast(0) - cast(%n), cast(1))), 0i64);
+         let %d = vm.bind_dim(%size, dim=?d);
+         arange(0, %n, 1, dtype="int32")
+
+For most operators the type relation's dim expressions are the shape function. Where a size depends
+on values, this pass writes it in scalar operators, which become integer instructions, and binds the
+result's dim to it.
+
+Needs: inferred types. Keeps: them. Cost: O(nodes). Today's one such operator is arange; a size that
+is infinite ends as an allocation that fails.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nimblevm import dtypes
+from nimblevm.compiler.pass_base import Pass, PassContext
+from nimblevm.compiler.rewrite import (
+    Rewriter,
+    fresh_var,
+    map_functions,
+    op_call,
+    type_of,
+    with_body,
+)
+from nimblevm.relay.dims import DimVar
+from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Leaf, Let, Var
+from nimblevm.relay.op.registry import Op
+from nimblevm.relay.types import TensorType, scalar_type
+
+_INT = scalar_type("int64")
+_FLOAT = scalar_type("float64")
+_BOOL = scalar_type("bool")
+
+
+def _number(value: int) -> Constant:
+    return Constant(np.asarray(value, "int64"))
+
+
+def _arange_size(args: tuple[Expr, ...], dtype: str) -> Expr:
+    """max(0, ceil((stop - start) / step)); DivisionByZero for step 0."""
+    if not dtypes.dtype(dtype).is_float:
+        start, stop, step = (op_call("cast", (a,), _INT, dtype="int64") for a in args)
+        count = op_call("floor_divide", (op_call("subtract", (start, stop), _INT), step), _INT)
+        return op_call("maximum", (op_call("negative", (count,), _INT), _number(0)), _INT)
+    start, stop, step = (op_call("cast", (a,), _FLOAT, dtype="float64") for a in args)
+    zero = Constant(np.asarray(0, "float64"))
+    quotient = op_call("divide", (op_call("subtract", (stop, start), _FLOAT), step), _FLOAT)
+    count = op_call("cast", (op_call("ceil", (quotient,), _FLOAT),), _INT, dtype="int64")
+    given = op_call("cast", (op_call("not_equal", (step, zero), _BOOL),), _INT, dtype="int64")
+    # 0 / given is 0, or the error that a step of 0 has to be.
+    checked = op_call("add", (count, op_call("floor_divide", (_number(0), given), _INT)), _INT)
+    return op_call("maximum", (checked, _number(0)), _INT)
+
+
+class _Binder(Rewriter):
+    def visit(self, node: Expr, new: Expr) -> Expr:
+        if not isinstance(new, Call) or not isinstance(new.op, Op) or new.op.name != "arange":
+            return new
+        type_ = type_of(new)
+        dim = type_.shape[0] if isinstance(type_, TensorType) else None
+        if not isinstance(dim, DimVar):
+            return new
+        lets: list[tuple[Var, Expr]] = []
+        args = tuple([_named(a, lets) for a in new.args])
+        size = fresh_var("size", _INT)
+        lets.append((size, _arange_size(args, new.attrs.dtype)))
+        lets.append((fresh_var("d", _INT), op_call("vm.bind_dim", (size,), _INT, dim=dim)))
+        body: Expr = Call(new.op, args, new.attrs, span=new.span, checked_type=type_)
+        for var, value in reversed(lets):
+            body = Let(var, value, body, span=new.span, checked_type=type_)
+        return body
+
+
+def _named(arg: Expr, lets: list[tuple[Var, Expr]]) -> Expr:
+    if isinstance(arg, Leaf):
+        return arg
+    var = fresh_var("a", type_of(arg))
+    lets.append((var, arg))
+    return var
+
+
+def _bind(function: Function) -> Function:
+    return with_body(function, _Binder().rewrite(function.body))
+
+
+def shape_functions(mod: IRModule, ctx: PassContext) -> IRModule:
+    """See the module's docstring."""
+    return map_functions(mod, _bind)
+
+
+SHAPE_FUNCTIONS = Pass("shape_functions", shape_functions, required=True)
