@@ -123,9 +123,11 @@ def inspect(file: Annotated[Path, typer.Argument(help="executable (.nvm)")]) -> 
         for info in exe.functions.values():
             functions.add_row(
                 f"@{info.name}",
-                "\n".join(f"%{p.name}: {p.type}" for p in info.params),
-                str(info.result),
-                "\n".join(info.dims),
+                "\n".join(f"%{p.name}: {p.text}" for p in info.params),
+                info.result_text,
+                "\n".join(
+                    f"?{d.name} from %{d.param}" if d.param else f"?{d.name}" for d in info.dims
+                ),
                 "\n".join(info.checked),
             )
         _out.print(functions)
@@ -140,14 +142,10 @@ def inspect(file: Annotated[Path, typer.Argument(help="executable (.nvm)")]) -> 
 
 
 @app.command()
-def disasm(
-    file: Annotated[Path, typer.Argument(help="executable (.nvm)")],
-    function: Annotated[str | None, typer.Option(help="this function only")] = None,
-) -> None:
+def disasm(file: Annotated[Path, typer.Argument(help="executable (.nvm)")]) -> None:
     """Print the instructions of an executable, with source places."""
     with nvm.load(file) as exe:
-        text = exe.disassemble(function)
-        _out.print(text, markup=False, highlight=False, soft_wrap=True)
+        _out.print(exe.disassemble(), markup=False, highlight=False, soft_wrap=True)
 
 
 __all__ = ["app", "run_app"]

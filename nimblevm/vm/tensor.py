@@ -32,11 +32,12 @@ class Tensor:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self._array.shape
+        shape: tuple[int, ...] = self._array.shape
+        return shape
 
     @property
     def dtype(self) -> str:
-        return self._array.dtype.name
+        return str(self._array.dtype.name)
 
     @property
     def ndim(self) -> int:

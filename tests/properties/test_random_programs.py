@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from nimblevm.relay.interpreter import evaluate
 
 import nimblevm as nvm
+from nimblevm.relay.interpreter import evaluate
 from tests.properties.compare import assert_same
 from tests.properties.programs import Program, programs
 

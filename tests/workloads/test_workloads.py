@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nimblevm.relay.interpreter import evaluate
 
 import nimblevm as nvm
 from nimblevm.bench.workloads import g2p, lstm, treelstm
+from nimblevm.relay.interpreter import evaluate
 from tests.workloads import fresh
 
 RTOL, ATOL = 1e-4, 1e-6

@@ -63,7 +63,8 @@ def params(inputs: int = 300, hidden: int = 150, seed: int = 0) -> dict[str, Arr
     rng = np.random.default_rng(seed)
 
     def draw(*shape: int, fan: int) -> Array:
-        return (rng.standard_normal(shape) * fan**-0.5).astype(np.float32)
+        drawn: Array = (rng.standard_normal(shape) * fan**-0.5).astype(np.float32)
+        return drawn
 
     return {
         "wl": draw(3 * hidden, inputs, fan=inputs),
