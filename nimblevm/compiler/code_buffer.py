@@ -56,6 +56,13 @@ class CodeBuffer:
         """LoadConsti dst value."""
         self.emit("LoadConsti", dst, value & 0xFFFFFFFF, (value >> 32) & 0xFFFFFFFF)
 
+    def note(self, text: str) -> int:
+        """Index of a note about the place that the next instruction comes from."""
+        span = self._last
+        if span is None:
+            return self._builder.note(text)
+        return self._builder.note(text, self._builder.source(span.source), span.line, span.column)
+
     def _refer(self, label: Label) -> None:
         if label.offset >= 0:
             self.words.append(label.offset)

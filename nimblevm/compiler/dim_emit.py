@@ -7,6 +7,7 @@ from __future__ import annotations
 from nimblevm.compiler.code_buffer import CodeBuffer, Registers
 from nimblevm.errors import CompileError
 from nimblevm.relay.dims import Dim, DimExpr, DimOp, DimVar
+from nimblevm.relay.text import dim_text
 
 INT_BIT = 1 << 31
 _INSTRUCTION = {
@@ -94,7 +95,7 @@ class DimEmitter:
             if register < 0:
                 register = self.ints.take()
             if mnemonic is None:
-                self.code.emit("Broadcast", register, left, right, 0)
+                self.code.emit("Broadcast", register, left, right, self.code.note(dim_text(dim)))
             else:
                 self.code.emit(mnemonic, register, left, right)
             left = register | INT_BIT

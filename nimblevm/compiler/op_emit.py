@@ -20,6 +20,7 @@ from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim, DimExpr, DimVar
 from nimblevm.relay.ir import Call, Constant, Expr, Function, Tuple, Var
 from nimblevm.relay.op.registry import Op
+from nimblevm.relay.text import dim_text
 from nimblevm.relay.types import TensorType, TupleType, Type, value_tensors
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ def _match_type(fe: FunctionEmitter, operand: Var, value: Call) -> None:
                         fe.dims.bind(new, register)
                     continue
                 field = "".join(f".{i}" for i in path)
-                note = fe.program.note(f"{value.attrs.where}{field}, axis {axis}", value.span)
+                where = f"{value.attrs.where}{field}, axis {axis}{_named(new)}"
+                note = fe.program.note(where, value.span)
                 _check_dim(fe, _axis(fe, operand, path, axis, old), new, note)
 
 
@@ -92,10 +94,11 @@ def check_params(fe: FunctionEmitter, params: Sequence[Var], closure: bool) -> N
         fe.bind_dims(param)
     for param, path, axis, dim in later:
         where = "".join(f".{i}" for i in path)
+        span = param.span or fe.fn.span
         note = fe.program.note(
-            f"parameter %{param.name_hint}{where} of @{fe.name}, axis {axis}",
-            param.span or fe.fn.span,
+            f"parameter %{param.name_hint}{where} of @{fe.name}, axis {axis}{_named(dim)}", span
         )
+        fe.code.at(span)
         register = fe.temp(True)
         fe.code.emit("DimOf", register, fe.field_at(param, path), axis)
         _check_dim(fe, register | INT_BIT, dim, note)
@@ -118,6 +121,13 @@ def _axis(fe: FunctionEmitter, operand: Var, path: tuple[int, ...], axis: int, d
     register = fe.temp(True)
     fe.code.emit("DimOf", register, fe.field_at(operand, path), axis)
     return register | INT_BIT
+
+
+def _named(dim: Dim) -> str:
+    """How a message names a dim: " (?n + 1)", nothing for a size or for an unknown without a name."""
+    if isinstance(dim, int) or any(v.name is None for v in dims.free_vars(dim)):
+        return ""
+    return f" ({dim_text(dim)})"
 
 
 def _check_dim(fe: FunctionEmitter, actual: int, expected: Dim, note: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from nimblevm.errors import DivisionByZero, ShapeMismatch
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim, DimVar
 
@@ -26,7 +25,7 @@ class DimScope:
         return None
 
     def value(self, dim: Dim) -> int | None:
-        """The number of a dim, None if a variable has none. A part that is undefined is a ShapeMismatch."""
+        """The number of a dim, None if a variable has none. Raises DivisionByZero, DimOverflow, ShapeMismatch (bcast)."""
         if isinstance(dim, int):
             return dim
         if isinstance(dim, DimVar):
@@ -37,7 +36,4 @@ class DimScope:
             if number is None:
                 return None
             env[var] = number
-        try:
-            return dims.evaluate(dim, env)
-        except DivisionByZero as error:
-            raise ShapeMismatch(f"{dim!r}: {error}") from None
+        return dims.evaluate(dim, env)

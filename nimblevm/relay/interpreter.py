@@ -33,7 +33,7 @@ from nimblevm.errors import (
 from nimblevm.relay import ir
 from nimblevm.relay.claims import agrees, check, has_claims
 from nimblevm.relay.dim_scope import DimScope
-from nimblevm.relay.dims import Dim, DimExpr, DimVar
+from nimblevm.relay.dims import Dim, DimExpr, DimVar, free_vars
 from nimblevm.relay.matching import matched
 from nimblevm.relay.op import Op, vm
 from nimblevm.relay.op.concrete import ConcreteContext, concrete_type
@@ -44,6 +44,7 @@ from nimblevm.relay.types import (
     Type,
     free_dims,
     substitute,
+    value_tensors,
 )
 from nimblevm.relay.values import ADTValue, Closure, Frame, RefValue, Value, describe, from_python
 
@@ -342,6 +343,18 @@ class Machine:
         if node.checked_type is not None:
             check(((self.values[-1], node.checked_type, f"{place(node)}value"),), self.here.dims)
 
+    def _promises_less(self, claimed: Type | None) -> bool:
+        """Whether the function does not promise what the closure that it ends with claims to give."""
+        promised = self.here.function.ret_type
+        if claimed is None or promised is None or promised is claimed:
+            return False
+        haves, wants = value_tensors(promised), value_tensors(claimed)
+        return len(haves) != len(wants) or any(
+            have != want and (isinstance(want, int) or any(v.name for v in free_vars(want)))
+            for have_type, want_type in zip(haves, wants, strict=True)
+            for have, want in zip(have_type.shape, want_type.shape, strict=True)
+        )
+
     def _in_tail_position(self) -> bool:
         if not self.work:
             return True
@@ -369,7 +382,9 @@ class Machine:
     def _apply(self, node: ir.Call, count: int) -> None:
         args = self._pop(count)
         function = self.values.pop()
-        if not isinstance(node.op, ir.GlobalVar) or _has_dims(node.checked_type):
+        if not isinstance(node.op, ir.GlobalVar) and self._promises_less(node.checked_type):
+            self.work.append((Machine._claim, node))
+        elif not isinstance(node.op, ir.GlobalVar) or _has_dims(node.checked_type):
             self._claim_later(node)
         self._call(function, args, node)
 

@@ -46,6 +46,7 @@ from nimblevm.relay.ir import (
     Match,
     PatternVar,
     PatternWildcard,
+    Span,
     Var,
     children,
 )
@@ -176,7 +177,7 @@ class _Normalizer:
                 f"operator {atom.name} is used as a value; wrap it: fn (%x) {{ {atom.name}(%x) }}"
             )
         if isinstance(atom, Constructor):
-            function = self._eta(atom)
+            function = self._eta(atom, node.span)
             var = self._fresh(type_of(function))
             self.bindings[block].append((var, function))
             return var
@@ -190,14 +191,15 @@ class _Normalizer:
         self.bindings[block].append((var, atom))
         return var
 
-    def _eta(self, constructor: Constructor) -> Function:
-        """The constructor as a function: fn [A](%a0: A, ...) -> T[A] { C(%a0, ...) }."""
-        params = tuple(fresh_var(f"a{i}", t) for i, t in enumerate(constructor.inputs))
+    def _eta(self, constructor: Constructor, span: Span | None) -> Function:
+        """The constructor as a function: fn [A](%field0: A, ...) -> T[A] { C(%a0, ...) }."""
+        names = (f"field{i}" for i in range(len(constructor.inputs)))
+        params = tuple(map(fresh_var, names, constructor.inputs))
         type_vars = self.mod.type_definitions[constructor.belong_to].type_vars
         result = TypeCall(constructor.belong_to, type_vars)
-        body = typed(Call(constructor, params), result)
+        body = typed(Call(constructor, params, span=span), result)
         return typed(
-            Function(params, body, result, type_vars),
+            Function(params, body, result, type_vars, span=span),
             FuncType(constructor.inputs, result, type_vars),
         )
 
