@@ -129,7 +129,7 @@ def test_machine_code_agrees_with_the_reference_on_all_dtypes(op: str) -> None:
         s
         for dtype in dtypes_of(op)
         for symbolic in (False, True)
-        for s in samples(op, dtype, 5, symbolic)
+        for s in samples(op, dtype, 2, symbolic)
     ]
     run_native(made, "native")
 
@@ -141,7 +141,7 @@ def test_the_c_interpreter_agrees_with_the_reference(library: ctypes.CDLL, op: s
         pytest.skip("the math table has no pow yet")
     for dtype in dtypes_of(op):
         for symbolic in (False, True):
-            for sample in samples(op, dtype, 5, symbolic):
+            for sample in samples(op, dtype, 3, symbolic):
                 sample.check(Interpreted(library, sample.program.lowered))
 
 
