@@ -413,7 +413,7 @@ _GENERATORS: dict[str, Callable[[Source, str], Case]] = {
 
 # Operators that compute nothing by themselves: tests of passes and of the interpreter cover them.
 WITHOUT_CASES = frozenset(
-    ("memory.alloc_storage", "memory.alloc_tensor", "memory.kill", "vm.call_kernel")
+    ("memory.alloc_storage", "memory.alloc_tensor", "memory.kill", "vm.bind_dim", "vm.call_kernel")
 )
 
 
