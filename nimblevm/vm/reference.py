@@ -440,7 +440,8 @@ class ReferenceVM:
         frame.objs[dst] = self._obj(frame, ref, Ref).value
 
     def row_WriteRef(self, frame: _Frame, ref: int, value: int) -> None:
-        self._obj(frame, ref, Ref).value = self._obj(frame, value)
+        cell = self._obj(frame, ref, Ref)
+        cell.value = self._obj(frame, value)
 
     def row_GetField(self, frame: _Frame, dst: int, src: int, index: int) -> None:
         fields = self._obj(frame, src, Adt).fields

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from nimblevm.bytecode import isa
 from nimblevm.bytecode.serialize import BYTECODE, CONSTANTS, KERNEL_IR
 from tests.bytecode.forge import join, split
 
@@ -56,6 +57,92 @@ def _words(rng: random.Random, sections: list[bytes], index: int) -> None:
 
 def code_words(rng: random.Random, _header: Header, sections: list[bytes]) -> None:
     _words(rng, sections, BYTECODE)
+
+
+def _operands(
+    header: Header, words: list[int]
+) -> Iterator[tuple[Header, int, isa.Kind | None, list[int]]]:
+    """(function, word index, kind, instruction starts of the function); kind None: the instruction's own number."""
+    for f in header["functions"]:
+        first, count = f["code"]
+        starts: list[int] = []
+        found: list[tuple[int, isa.Kind | None]] = []
+        at = first
+        while at < first + count:
+            starts.append(at - first)
+            found.append((at, None))
+            row = isa.BY_NUMBER[words[at]]
+            at += 1
+            for operand in row.operands:
+                element = isa.LIST_ELEMENT.get(operand.kind)
+                if element is None:
+                    found.append((at, operand.kind))
+                    at += 2 if operand.kind is isa.Kind.IMM64 else 1
+                elif words[at] > first + count - at:
+                    raise IndexError("an earlier mutation made the list longer than the code")
+                else:
+                    found += [(at + 1 + i, element) for i in range(words[at])]
+                    at += 1 + words[at]
+        for place, kind in found:
+            yield f, place, kind, starts
+
+
+def _like(
+    rng: random.Random,
+    header: Header,
+    f: Header,
+    word: int,
+    kind: isa.Kind | None,
+    starts: list[int],
+) -> int:
+    """Another word of that kind which the verifier lets pass, most of the time."""
+    ints, objs = max(f["ints"], 1), max(f["objs"], 1)
+    match kind:
+        case None:
+            kinds = [o.kind for o in isa.BY_NUMBER[word].operands]
+            return rng.choice([r.number for r in isa.ISA if [o.kind for o in r.operands] == kinds])
+        case isa.Kind.INT_IN | isa.Kind.INT_OUT:
+            return rng.randrange(ints)
+        case isa.Kind.OBJ_IN | isa.Kind.OBJ_OUT | isa.Kind.OBJ_OPT:
+            return rng.randrange(objs)
+        case isa.Kind.ANY_IN | isa.Kind.ANY_OUT:
+            return isa.INT_BIT | rng.randrange(ints) if word & isa.INT_BIT else rng.randrange(objs)
+        case isa.Kind.DIM:
+            return rng.choice(
+                (
+                    isa.INT_BIT | rng.randrange(ints),
+                    rng.randrange(5),
+                    rng.choice(EDGES) & 0x7FFFFFFF,
+                )
+            )
+        case isa.Kind.LABEL:
+            return rng.choice(starts)
+        case isa.Kind.DTYPE:
+            return rng.randrange(8)
+        case isa.Kind.CONST:
+            return rng.randrange(max(len(header["constants"]), 1))
+        case isa.Kind.FUNC:
+            return rng.randrange(len(header["functions"]))
+        case isa.Kind.CTOR:
+            return rng.randrange(len(header["constructors"]))
+        case isa.Kind.IMM | isa.Kind.IMM64:
+            return rng.choice((rng.randrange(4), rng.choice(EDGES)))
+        case _:
+            return word
+
+
+def legal_words(rng: random.Random, header: Header, sections: list[bytes]) -> None:
+    """Replace operands of valid code by others of their kind, so that the verifier has nothing against most."""
+    count = len(sections[BYTECODE]) // 4
+    words = list(struct.unpack_from(f"<{count}I", sections[BYTECODE]))
+    try:
+        places = list(_operands(header, words))
+        for _ in range(rng.choice((1, 2, 4, 8))):
+            f, at, kind, starts = rng.choice(places)
+            words[at] = _like(rng, header, f, words[at], kind, starts)
+    except (KeyError, IndexError, TypeError, ValueError):
+        return  # an earlier mutation left code that can't be walked
+    sections[BYTECODE] = struct.pack(f"<{count}I", *words)
 
 
 def kernel_words(rng: random.Random, _header: Header, sections: list[bytes]) -> None:
@@ -144,7 +231,8 @@ def function_number(rng: random.Random, header: Header, _sections: list[bytes]) 
 
 
 MUTATIONS: tuple[tuple[Mutation, int], ...] = (
-    (code_words, 42),
+    (legal_words, 24),
+    (code_words, 20),
     (kernel_words, 22),
     (section_bytes, 12),
     (function_number, 8),
