@@ -79,7 +79,7 @@ def program_record(header: bytes, sections: Sequence[Any]) -> s.ProgramRecord:
     """`sections` are the sections' bytes in the order of the file; without them code and data stay
     empty.
     """
-    h = msgpack.unpackb(header, strict_map_key=True, max_buffer_size=0)
+    h = msgpack.unpackb(header, strict_map_key=True)
     views = [memoryview(data) for data in sections] or [memoryview(b"")] * len(h["sections"])
     code = array("I", bytes(views[s.BYTECODE]))
     constants = (
