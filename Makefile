@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 PY     := $(BIN)/python
 NATIVE_SOURCES := $(wildcard native/*.py native/Makefile native/*/*.c native/*/*.h native/include/generated/*.h)
 
-.PHONY: help demo test test-all lint format bench fuzz generate check-tools setup clean
+.PHONY: help demo models test test-all lint format bench fuzz generate check-tools setup clean
 
 help:
 	@echo "make demo      set up, then compile and run three dynamic models"
@@ -35,8 +35,15 @@ $(VENV)/.lint: $(VENV)/.installed
 
 setup: $(VENV)/.installed
 
+# Trained weights, read as data; the package's own requirements are not needed.
+$(VENV)/.models: $(VENV)/.installed
+	$(PY) -m pip install -q --disable-pip-version-check --no-deps g2p-en==2.1.0
+	@touch $@
+
+models: $(VENV)/.models
+
 demo: setup
-	$(PY) -m pip install -q --disable-pip-version-check --no-deps g2p-en==2.1.0 || echo "g2p-en can't be installed; its part is skipped"
+	@$(MAKE) -s models || echo "g2p-en can't be installed; its part is skipped"
 	$(PY) examples/demo.py
 
 test: setup
@@ -69,4 +76,4 @@ fuzz: setup
 	$(MAKE) -C tests/fuzz run SECONDS=$(SECONDS)
 
 clean:
-	rm -rf build native/build native/build-* nimblevm/_native*.so $(VENV)/.installed $(VENV)/.lint
+	rm -rf build native/build native/build-* nimblevm/_native*.so $(VENV)/.installed $(VENV)/.lint $(VENV)/.models
