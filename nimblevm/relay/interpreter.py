@@ -382,9 +382,10 @@ class Machine:
     def _apply(self, node: ir.Call, count: int) -> None:
         args = self._pop(count)
         function = self.values.pop()
-        if not isinstance(node.op, ir.GlobalVar) and self._promises_less(node.checked_type):
+        closure = not isinstance(node.op, ir.GlobalVar)
+        if closure and self._in_tail_position() and self._promises_less(node.checked_type):
             self.work.append((Machine._claim, node))
-        elif not isinstance(node.op, ir.GlobalVar) or _has_dims(node.checked_type):
+        elif closure or _has_dims(node.checked_type):
             self._claim_later(node)
         self._call(function, args, node)
 
