@@ -3,9 +3,9 @@
 before:  tanh(%x) * tanh(%x)                  (two nodes)
 after:   %0 = tanh(%x); %0 * %0               (one node, which to_anf evaluates once)
 
-Two operator calls, tuples or fields are equal if operator, attributes and operands are. Only
-operators that can't fail, and only where the earlier one stands in a block around the later one, so
-that nothing is computed on a path that did not compute it before.
+Two operator calls, tuples or fields are equal if operator, attributes and operands are, two checks if they check the
+same. Only where the earlier one stands in a block around the later one: it has run by then, so nothing is computed on
+a path that did not compute it before, and one that may fail has not failed.
 
 Needs: inferred types. Keeps: them. Cost: O(n log n).
 """
@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.placement import Placement
-from nimblevm.compiler.rewrite import Rewriter, map_functions, type_of, with_body
+from nimblevm.compiler.rewrite import Rewriter, map_functions, with_body
 from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Tuple, TupleGetItem
-from nimblevm.relay.op.registry import Effect, Op
+from nimblevm.relay.op.registry import Op
 
 
 class _Merger(Rewriter):
@@ -48,11 +48,14 @@ def _operand(node: Expr) -> object:
 def _key(node: Expr) -> object:
     match node:
         case Call(op=Op() as op):
-            if op.name.startswith(("vm.", "memory.")):
+            operands = tuple([_operand(a) for a in node.args])
+            if op.name == "vm.match_type":
+                return (op, node.attrs.type, operands)  # whatever place the message names
+            if op.name == "vm.check_broadcast":
+                return (op, node.attrs.shape, operands)
+            if op.name.startswith(("vm.", "memory.")) and op.name != "vm.dim_of":
                 return None
-            if op.effect_of(tuple([type_of(a) for a in node.args]), node.attrs) is Effect.MAY_FAIL:
-                return None
-            return (op, node.attrs, tuple([_operand(a) for a in node.args]))
+            return (op, node.attrs, operands)
         case Tuple():
             return ("tuple", tuple([_operand(f) for f in node.fields]))
         case TupleGetItem():
