@@ -27,6 +27,7 @@ CASES: dict[str, tuple[str, list[Any]]] = {
     "closure_result": ("def @adder(%k: int32) -> fn (int32) -> int32 { fn (%a: int32) -> int32 { %a + %k } }\ndef @main(%n: int32) { let %f = @adder(%n); let %g = @adder(2); %f(%g(1)) }", [7]),
     "global_value": ("def @inc(%a: int32) -> int32 { %a + 1 }\ndef @ap(%f: fn (int32) -> int32, %x: int32) -> int32 { %f(%x) }\ndef @main(%n: int32) { @ap(@inc, %n) }", [7]),
     "constructor_value": ("type O { S(int32), Z }\ndef @ap(%f: fn (int32) -> O, %x: int32) -> O { %f(%x) }\ndef @main(%n: int32) { @ap(S, %n) }", [7]),
+    "constructor_renamed": ("type O { S(int32), Z }\ndef @main(%n: int32) { let %c = S; (%c(%n), %c(2)) }", [7]),
     "local_recursion": ("def @main(%n: int32) { let %f = fn (%i: int32) -> int32 { if (%i < 2) { 1 } else { %f(%i - 1) + %f(%i - 2) } }; %f(%n) }", [10]),
     "nested_recursion": ("def @main(%n: int32, %x: Tensor[(?k, 4), float32]) { let %f = fn (%i: int32) -> Tensor[(?k, 4), float32] { let %g = fn (%j: int32) -> Tensor[(?k, 4), float32] { if (%j < 2) { %x } else { tanh(%f(%j - 2)) } }; if (%i < 1) { %x } else { %g(%i - 1) + %x } }; %f(%n) }", [7, X]),
     "mutual_recursion": ("def @even(%n: int32) -> bool { if (%n == 0) { True } else { @odd(%n - 1) } }\ndef @odd(%n: int32) -> bool { if (%n == 0) { False } else { @even(%n - 1) } }\ndef @main(%n: int32) { @even(%n) }", [7]),

@@ -126,7 +126,7 @@ class _Normalizer:
         if atom is var:
             return
         if isinstance(atom, Constructor):
-            self.bindings[block].append((var, self._eta(atom)))
+            self.bindings[block].append((var, self._eta(atom, var.span)))
         elif atom.checked_type is var.checked_type:
             self.atom[var] = atom
         else:  # the variable's type has dims of its own, which emit reads from its value
