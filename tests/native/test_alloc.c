@@ -1,29 +1,7 @@
 /* Between run 10 and run 1,000 with repeated sizes: no call of the system's allocator, no brk, no
- * mmap. And resident memory is flat over random sizes. The counting wrappers need glibc and no
- * sanitizer. */
-#include <unistd.h>
-
+ * mmap. And resident memory is flat over random sizes. */
+#include "counting.h"
 #include "programs.h"
-
-static unsigned long calls;
-static int counting;
-
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define COUNTED 1
-void *__libc_malloc(size_t size);
-void *__libc_calloc(size_t n, size_t size);
-void *__libc_realloc(void *memory, size_t size);
-void *__libc_memalign(size_t alignment, size_t size);
-#define COUNT_CALL() (counting ? calls++ : 0)
-void *malloc(size_t size) { return COUNT_CALL(), __libc_malloc(size); }
-void *calloc(size_t n, size_t size) { return COUNT_CALL(), __libc_calloc(n, size); }
-void *realloc(void *memory, size_t size) { return COUNT_CALL(), __libc_realloc(memory, size); }
-void *aligned_alloc(size_t alignment, size_t size) {
-  return COUNT_CALL(), __libc_memalign(alignment, size);
-}
-#else
-#define COUNTED 0
-#endif
 
 static float data[100000];
 
