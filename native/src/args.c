@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "handle_type.h"
 #include "results.h"
 #include "vm.h"
 
@@ -40,8 +41,9 @@ typedef struct converter {
   expected *pending; /* the backward pass's stack */
   value *values;     /* the forward pass's stack */
   size_t n_values;
-  size_t n_envs;  /* entries in use */
-  int64_t *slots; /* dims of the function's signature, -1 unbound */
+  size_t n_envs;   /* entries in use */
+  int64_t *slots;  /* dims of the function's signature, -1 unbound */
+  int64_t *binder; /* the parameter that bound each */
 } converter;
 
 enum { SCRATCH_EXPECT, SCRATCH_PENDING, SCRATCH_VALUES, SCRATCH_ENVS, SCRATCH_SLOTS };
@@ -323,15 +325,18 @@ static nvm_status check_slot(converter *c, size_t i, uint32_t axis, uint32_t k, 
   int64_t want = c->slots[k];
   if (slot->program) want = computed_slot(c, slot);
   if (want < 0) {
-    if (!slot->program && slot->param >= 0) c->slots[k] = got;
+    if (!slot->program && slot->param >= 0) {
+      c->slots[k] = got;
+      c->binder[k] = c->expect[i].param;
+    }
     return NVM_OK;
   }
   if (want == got) return NVM_OK;
   place_text where;
   place(c, i, &where);
-  if (slot->param >= 0 && (uint32_t)slot->param < c->function->n_params)
+  if (!slot->program)
     NVM_FAIL(NVM_INVALID_INPUT, "%s: axis %u: expected %lld (?%s, from parameter %%%s), got %lld",
-             where.text, axis, (long long)want, slot->name, c->function->params[slot->param].name,
+             where.text, axis, (long long)want, slot->name, c->function->params[c->binder[k]].name,
              (long long)got);
   NVM_FAIL(NVM_INVALID_INPUT, "%s: axis %u: expected %lld (?%s), got %lld", where.text, axis,
            (long long)want, slot->name, (long long)got);
@@ -536,11 +541,13 @@ static nvm_status take_handle(converter *c, size_t i, nvm_object **out_object) {
     NVM_FAIL(NVM_INVALID_INPUT, "%s: the handle belongs to another VM", place(c, i, &where));
   nvm_object *object = arg->handle->object;
   if (!object) NVM_FAIL(NVM_CLOSED, "%s: the handle is no longer valid", place(c, i, &where));
-  if (want != -1 && !(want == 3 && object->kind == NVM_KIND_CLOSURE) &&
-      !(want == 4 && object->kind == NVM_KIND_REF)) {
+  if (want != -1 && !nvm_handle_fits(c->program, object, type)) {
     char text[160];
-    NVM_FAIL(NVM_INVALID_INPUT_TYPE, "%s: expected %s, got a handle of %s", place(c, i, &where),
-             describe_type(c, type, text, sizeof text), nvm_kind_name(object));
+    int same_kind = (want == 3 && object->kind == NVM_KIND_CLOSURE) ||
+                    (want == 4 && object->kind == NVM_KIND_REF);
+    NVM_FAIL(NVM_INVALID_INPUT_TYPE, "%s: expected %s, got a handle of %s%s", place(c, i, &where),
+             describe_type(c, type, text, sizeof text), nvm_kind_name(object),
+             same_kind ? " of another type" : "");
   }
   nvm_retain(object);
   *out_object = object;
@@ -618,7 +625,9 @@ static nvm_status prepare(converter *c) {
   NVM_TRY(reserve(c->vm, SCRATCH_EXPECT, n, sizeof *c->expect, &c->expect));
   NVM_TRY(reserve(c->vm, SCRATCH_PENDING, n, sizeof *c->pending, &c->pending));
   NVM_TRY(reserve(c->vm, SCRATCH_VALUES, n, sizeof *c->values, &c->values));
-  NVM_TRY(reserve(c->vm, SCRATCH_SLOTS, c->function->n_dims, sizeof *c->slots, &c->slots));
+  NVM_TRY(
+      reserve(c->vm, SCRATCH_SLOTS, 2 * (size_t)c->function->n_dims, sizeof *c->slots, &c->slots));
+  c->binder = c->slots + c->function->n_dims;
   for (uint32_t k = 0; k < c->function->n_dims; k++) c->slots[k] = -1;
   return assign_types(c);
 }
