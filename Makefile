@@ -60,13 +60,13 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/clang-format --dry-run --Werror $(shell git ls-files 'native/*.c' 'native/*.h' ':!native/include/generated/*' 'tests/*.c')
+	$(BIN)/clang-format --dry-run --Werror $(shell git ls-files 'native/*.c' 'native/*.h' ':!native/include/generated/*' 'tests/*.c' 'tests/*.h')
 	$(PY) native/gen_tables.py --check
 
 format: $(VENV)/.lint
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
-	$(BIN)/clang-format -i $(shell git ls-files 'native/*.c' 'native/*.h' ':!native/include/generated/*' 'tests/*.c')
+	$(BIN)/clang-format -i $(shell git ls-files 'native/*.c' 'native/*.h' ':!native/include/generated/*' 'tests/*.c' 'tests/*.h')
 
 generate: $(VENV)/.python
 	$(PY) native/gen_tables.py

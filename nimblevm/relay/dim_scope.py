@@ -25,7 +25,10 @@ class DimScope:
         return None
 
     def value(self, dim: Dim) -> int | None:
-        """The number of a dim, None if a variable has none. Raises DivisionByZero, DimOverflow, ShapeMismatch (bcast)."""
+        """The number of a dim, None if a variable has none.
+
+        Raises DivisionByZero, DimOverflow, ShapeMismatch (bcast).
+        """
         if isinstance(dim, int):
             return dim
         if isinstance(dim, DimVar):

@@ -6,7 +6,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Sizes in the fixed header follow the data, so that cutting and growing the file is no dead end. */
+/* Sizes in the fixed header follow the data, so that cutting and growing the file is no dead end.
+ */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   run_one_counts counts = {0};
   uint8_t *copy = malloc(size ? size : 1);

@@ -1,5 +1,6 @@
-/* Reads mutants from stdin (8-byte little-endian size, then the bytes) and runs each. Prints the counters. Built with
- * sanitizers; each mutant stands in a block of its exact size. With an argument: runs that file alone.
+/* Reads mutants from stdin (8-byte little-endian size, then the bytes) and runs each. Prints the
+ * counters. Built with sanitizers; each mutant stands in a block of its exact size. With an
+ * argument: runs that file alone.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -30,8 +30,8 @@ static int add_tensor(builder *b, const int64_t *words, size_t n_words) {
   arg->dl_device_type = 1;
   for (size_t i = 2; i < n_words; i++) {
     int64_t dim = words[i];
-    if (dim == -1) dim = (b->salt + (int64_t)i) % 4;        /* unknown */
-    if (dim < -1) dim = ((int64_t)b->salt - dim * 7) % 4;   /* a slot: the same size everywhere */
+    if (dim == -1) dim = (b->salt + (int64_t)i) % 4;      /* unknown */
+    if (dim < -1) dim = ((int64_t)b->salt - dim * 7) % 4; /* a slot: the same size everywhere */
     if (dim > MAX_BYTES || (bytes *= dim) > MAX_BYTES) return 0;
     b->shapes[b->n][i - 2] = dim;
   }
@@ -73,7 +73,8 @@ static int add_value(builder *b, uint32_t type, int nesting) {
   if (nesting > MAX_NESTING || b->n >= MAX_ARGS) return 0;
   b->salt = b->salt * 1664525u + 1013904223u;
   switch (words[0]) {
-    case 0: return add_tensor(b, words, n_words);
+    case 0:
+      return add_tensor(b, words, n_words);
     case 1:
       for (size_t i = 1; i < n_words; i++) {
         if (!add_value(b, (uint32_t)words[i], nesting + 1)) return 0;
@@ -81,9 +82,12 @@ static int add_value(builder *b, uint32_t type, int nesting) {
       if (b->n == MAX_ARGS) return 0;
       b->args[b->n++] = (nvm_arg){.kind = NVM_ARG_ADT, .n_fields = (uint32_t)n_words - 1};
       return 1;
-    case 2: return add_adt(b, words, nesting);
-    case 5: return add_tensor(b, scalar, 2);
-    default: return 0;
+    case 2:
+      return add_adt(b, words, nesting);
+    case 5:
+      return add_tensor(b, scalar, 2);
+    default:
+      return 0;
   }
 }
 
@@ -96,8 +100,7 @@ static void call(nvm_vm *vm, const nvm_program *program, uint32_t function,
   int made = 1;
   for (uint32_t i = 0; made && i < info->n_params; i++) {
     nvm_param_info param;
-    made = nvm_program_param(program, function, i, &param) == NVM_OK &&
-           add_value(b, param.type, 0);
+    made = nvm_program_param(program, function, i, &param) == NVM_OK && add_value(b, param.type, 0);
     b->salt = salt;
   }
   nvm_result *result = NULL;

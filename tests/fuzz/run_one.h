@@ -1,5 +1,5 @@
-/* Load bytes as a program, never its machine code, and run its public functions on small made-up inputs within limits.
- * Whatever the bytes are, this must return: that is the test.
+/* Load bytes as a program, never its machine code, and run its public functions on small made-up
+ * inputs within limits. Whatever the bytes are, this must return: that is the test.
  */
 #ifndef NVM_RUN_ONE_H
 #define NVM_RUN_ONE_H
