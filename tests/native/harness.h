@@ -51,7 +51,7 @@ enum {
   T_I64,       /* scalar int64 */
   T_VECTOR,    /* float32 (?,) */
   T_LIST,      /* List, an ADT: Nil = 1, Cons(value: T_ANY0, List) = 2 */
-  T_FUNCTION,  /* fn () -> int64 */
+  T_FUNCTION,  /* fn () -> float32 (?,) */
   T_REF,       /* ref of int64 */
   T_VAR0,      /* type variable 0 */
   T_PAIR,      /* (int64, float32 (?,)) */
