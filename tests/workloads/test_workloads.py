@@ -13,7 +13,7 @@ import pytest
 
 import nimblevm as nvm
 from nimblevm.bench.workloads import g2p, lstm, treelstm
-from nimblevm.relay.interpreter import evaluate
+from nimblevm.relay.interpreter import ADTValue, Interpreter, evaluate
 from tests.workloads import fresh
 
 RTOL, ATOL = 1e-4, 1e-6
@@ -61,6 +61,43 @@ def test_treelstm_on_50_trees(native: bool) -> None:
             got = vm.run(to_adt(exe, tree))
             for have, want in zip(got, treelstm.reference(tree, **params), strict=True):
                 np.testing.assert_allclose(have.numpy(), want, rtol=RTOL, atol=ATOL)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_both_interleaved_in_one_vm_against_the_oracle(native: bool) -> None:
+    """One file with both models, 50 sizes and 50 trees in turns on one VM; weights come as arguments."""
+    tree_text = treelstm.text(**SMALL).replace("@main", "@tree").split("\n", 1)[1]
+    mod = nvm.relay.parse(lstm.text(**SMALL).replace("@main", "@lstm") + tree_text)
+    exe = nvm.load(nvm.compile(mod).to_bytes(), native=native)
+    weights, tree_weights = lstm.params(**SMALL), treelstm.params(**SMALL)
+    oracle = Interpreter(mod)
+    leaf, node = (mod.get_constructor("BTree", name) for name in ("Leaf", "Node"))
+    rng = np.random.default_rng(9)
+    with nvm.VirtualMachine(exe) as vm:
+        for _ in range(50):
+            x = rng.standard_normal((int(rng.integers(0, 20)), SMALL["inputs"])).astype(np.float32)
+            got = vm.invoke("lstm", x, **weights).numpy()
+            close(got, oracle.run("lstm", x, *weights.values()))
+            close(got, lstm.reference(x, **weights))
+            tree = treelstm.random_tree(int(rng.integers(1, 20)), rng, SMALL["inputs"])
+            pair = vm.invoke("tree", to_adt(exe, tree), **tree_weights)
+            value = treelstm.fold(
+                tree,
+                lambda x: ADTValue(leaf, (x,)),
+                lambda left, right: ADTValue(node, (left, right)),
+            )
+            for have, want, plain in zip(
+                pair,
+                oracle.run("tree", value, *tree_weights.values()),
+                treelstm.reference(tree, **tree_weights),
+                strict=True,
+            ):
+                close(have.numpy(), want)
+                close(have.numpy(), plain)
+
+
+def close(have: Any, want: Any) -> None:
+    np.testing.assert_allclose(have, want, rtol=RTOL, atol=ATOL)
 
 
 def test_saved_files_run_in_a_process_without_the_compiler(tmp_path: Path) -> None:
