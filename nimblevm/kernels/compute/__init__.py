@@ -1,37 +1,7 @@
-"""What each operator computes. Importing the package fills the table that `find_compute` reads."""
+"""What each operator computes. Importing the package imports every module in it: that fills the table of computes."""
 
-from nimblevm.kernels.compute import (
-    arange,
-    batch_matmul,
-    bias_add,
-    binary,
-    broadcast_to,
-    cast,
-    clip,
-    compare,
-    concatenate,
-    dense,
-    expand_dims,
-    full,
-    layer_norm,
-    reduce,
-    reshape,
-    shape_of,
-    softmax,
-    split,
-    squeeze,
-    stack,
-    strided_slice,
-    take,
-    transpose,
-    unary,
-    where,
-)
+import importlib
+import pkgutil
 
-__all__ = [
-    "arange", "batch_matmul", "bias_add", "binary", "broadcast_to", "cast", "clip", "compare",
-    "concatenate", "dense",
-    "expand_dims", "full", "layer_norm", "reduce", "reshape", "shape_of", "softmax", "split",
-    "squeeze", "stack",
-    "strided_slice", "take", "transpose", "unary", "where",
-]  # fmt: skip
+for _module in sorted(m.name for m in pkgutil.iter_modules(__path__)):
+    importlib.import_module(f"{__name__}.{_module}")
