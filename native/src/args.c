@@ -50,7 +50,7 @@ enum { SCRATCH_EXPECT, SCRATCH_PENDING, SCRATCH_VALUES, SCRATCH_ENVS, SCRATCH_SL
 
 static nvm_status reserve(nvm_vm *vm, int which, size_t count, size_t size, void *out_memory) {
   nvm_scratch *scratch = &vm->args[which];
-  size_t bytes = count * size;
+  size_t bytes = (count ? count : 1) * size; /* never NULL, so that offsets may be taken */
   if (bytes > scratch->capacity) {
     if (bytes < 2 * scratch->capacity) bytes = 2 * scratch->capacity;
     void *grown = nvm_realloc(scratch->memory, bytes);
