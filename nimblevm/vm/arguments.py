@@ -38,25 +38,20 @@ class Handle:
         return self._pointer
 
 
-class _Path:
-    """Where a value stands inside an argument; becomes text in errors only, since values may be deep."""
+# Where a value stands inside an argument: the parameter's text, or (where the parent stands, its constructor or None
+# for a tuple, index of the field). Becomes text in errors only: values may be large and deep.
+_Where = Any
 
-    __slots__ = ("_index", "_parent", "_step")
 
-    def __init__(self, parent: _Path | str, step: str, index: int) -> None:
-        self._parent = parent
-        self._step = step
-        self._index = index
-
-    def __str__(self) -> str:
-        steps: list[str] = []
-        here: _Path | str = self
-        while isinstance(here, _Path):
-            steps.append(f"{here._step}[{here._index}]")
-            here = here._parent
-        if len(steps) > 20:
-            steps[10:-10] = [f" ({len(steps) - 20} more) "]
-        return here + "".join(reversed(steps))
+def _place(where: _Where) -> str:
+    steps: list[str] = []
+    while not isinstance(where, str):
+        where, constructor, index = where
+        steps.append(f".{constructor.name}[{index}]" if constructor else f"[{index}]")
+    steps.reverse()
+    if len(steps) > 20:
+        steps[10:-10] = [f" ({len(steps) - 20} more) "]
+    return where + "".join(steps)
 
 
 class ArgumentList:
@@ -72,38 +67,29 @@ class ArgumentList:
 
     def add(self, value: Any, place: str) -> None:
         """Append one parameter's value; `place` ("parameter %x") opens the messages of InvalidInput."""
-        kind = type(value)  # the common cases first
-        if kind is np.ndarray and value.dtype in DTYPE_NUMBERS:
-            self._values.append(value)
-            return
-        if kind is Tensor:
-            self._values.append(value.numpy())
-            return
-        stack: list[Any] = [(value, place)]
+        values, stack = self._values, [(value, place)]
         while stack:
             item, where = stack.pop()
-            if where is None:
-                self._values.append(item)
-                continue
-            fields, index = self._composite(item, where)
-            if fields is None:
-                self._values.append(self._leaf(item, where))
-                continue
-            stack.append(((index, len(fields)), None))
-            step = "" if index == 0 else f".{item.constructor.name}"
-            last = len(fields) - 1
-            stack.extend(
-                (field, _Path(where, step, last - i)) for i, field in enumerate(reversed(fields))
-            )
+            kind = type(item)
+            if kind is np.ndarray and item.dtype in DTYPE_NUMBERS:
+                values.append(item)
+            elif kind is Tensor:
+                values.append(item.numpy())
+            elif where is None:  # the fields are done
+                values.append(item)
+            elif kind is ADTValue:
+                constructor, fields = item.constructor, item.fields
+                stack.append(((self._constructor_index(constructor, where), len(fields)), None))
+                for index in range(len(fields) - 1, -1, -1):
+                    stack.append((fields[index], (where, constructor, index)))
+            elif isinstance(item, (tuple, list)):
+                stack.append(((0, len(item)), None))
+                for index in range(len(item) - 1, -1, -1):
+                    stack.append((item[index], (where, None, index)))
+            else:
+                values.append(self._leaf(item, where))
 
-    def _composite(self, value: Any, where: object) -> tuple[tuple[Any, ...] | None, int]:
-        if isinstance(value, ADTValue):
-            return value.fields, self._constructor_index(value.constructor, where)
-        if isinstance(value, (tuple, list)):
-            return tuple(value), 0
-        return None, 0
-
-    def _constructor_index(self, constructor: Constructor, where: object) -> int:
+    def _constructor_index(self, constructor: Constructor, where: _Where) -> int:
         table = self._exe.constructors
         if constructor.index < len(table) and table[constructor.index] is constructor:
             return constructor.index
@@ -111,21 +97,21 @@ class ArgumentList:
             if (own.adt, own.name, own.tag) == (constructor.adt, constructor.name, constructor.tag):
                 return own.index
         raise InvalidInput(
-            f"{where}: the executable has no constructor {constructor.name} of {constructor.adt}"
+            f"{_place(where)}: the executable has no constructor {constructor.name} of {constructor.adt}"
         )
 
-    def _leaf(self, value: Any, where: object) -> Any:
+    def _leaf(self, value: Any, where: _Where) -> Any:
         if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
             if isinstance(value, int) and value not in _INT64:
-                raise InvalidInput(f"{where}: {value} does not fit int64")
+                raise InvalidInput(f"{_place(where)}: {value} does not fit int64")
             return value
         if isinstance(value, Handle):
             if value.vm is not self._vm:
-                raise InvalidInput(f"{where}: the handle belongs to another VirtualMachine")
+                raise InvalidInput(f"{_place(where)}: the handle belongs to another VirtualMachine")
             return value
         if value is None:
-            raise InvalidInputType(f"{where}: expected a value, got None")
-        return as_array(value, where)
+            raise InvalidInputType(f"{_place(where)}: expected a value, got None")
+        return as_array(value, lambda: _place(where))
 
     def build(self) -> tuple[Any, int]:
         """(nvm_arg array, count)."""

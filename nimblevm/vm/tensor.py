@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -91,22 +91,22 @@ def from_result(out: Any) -> Tensor:
     return Tensor(np.ndarray(shape, dtype, ffi.buffer(owner, size)))
 
 
-def as_array(value: Any, place: object) -> np.ndarray[Any, Any]:
+def as_array(value: Any, place: Callable[[], str]) -> np.ndarray[Any, Any]:
     """A numpy view of anything that is a tensor: DLPack, buffer protocol, __array__; no copy where possible.
 
-    `place` names the argument in errors (its str() is taken only then). Raises InvalidInputType for what is no
+    `place` names the argument in errors (it is asked only then). Raises InvalidInputType for what is no
     tensor or has a dtype that Relay lacks (byte-swapped, structured, complex, object).
     """
     array = _view(value, place)
     if array.dtype not in DTYPE_NUMBERS:
         raise InvalidInputType(
-            f"{place}: dtype {array.dtype} is not supported; supported are "
+            f"{place()}: dtype {array.dtype} is not supported; supported are "
             f"{', '.join(dtypes.BY_NAME)} in the machine's byte order"
         )
     return array
 
 
-def _view(value: Any, place: object) -> np.ndarray[Any, Any]:
+def _view(value: Any, place: Callable[[], str]) -> np.ndarray[Any, Any]:
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, Tensor):
@@ -117,14 +117,14 @@ def _view(value: Any, place: object) -> np.ndarray[Any, Any]:
         try:
             return np.from_dlpack(value)
         except (BufferError, RuntimeError, TypeError, ValueError) as error:
-            raise InvalidInputType(f"{place}: DLPack import failed: {error}") from error
+            raise InvalidInputType(f"{place()}: DLPack import failed: {error}") from error
     if hasattr(value, "__array__") or isinstance(value, (memoryview, bytearray, bytes)):
         return np.asarray(value)
     try:
         return np.asarray(memoryview(value))
     except TypeError:
         raise InvalidInputType(
-            f"{place}: expected a tensor (numpy array, DLPack, buffer), a number, a tuple or an ADT "
+            f"{place()}: expected a tensor (numpy array, DLPack, buffer), a number, a tuple or an ADT "
             f"value, got {type(value).__name__}"
         ) from None
 
