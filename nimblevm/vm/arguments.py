@@ -67,7 +67,8 @@ class ArgumentList:
 
     def add(self, value: Any, place: str) -> None:
         """Append one parameter's value; `place` ("parameter %x") opens the messages of InvalidInput."""
-        values, stack = self._values, [(value, place)]
+        values = self._values
+        stack: list[tuple[Any, _Where]] = [(value, place)]
         while stack:
             item, where = stack.pop()
             kind = type(item)
