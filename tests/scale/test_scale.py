@@ -47,11 +47,12 @@ def test_tail_recursion_runs_in_constant_memory() -> None:
     with nvm.VirtualMachine(exe) as vm:
         vm.run(1000)
         before = peak_mib()
-        start = time.perf_counter()
+        start = time.process_time()
         assert int(vm.run(1_000_000)) == 499_999_500_000
-        took = time.perf_counter() - start
+        took = time.process_time() - start
         assert peak_mib() - before < 2
     print(f"counted loop: {took * 1e3:.1f} ns a turn")
+    assert took <= 0.06  # 60 ns a turn; it takes 15 on a machine of 2024
 
 
 def test_deep_recursion_is_right_or_a_limit() -> None:
@@ -83,12 +84,12 @@ def doubling(levels: int) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [lets, calls])
 def test_a_hundred_thousand_operators(shape) -> None:  # type: ignore[no-untyped-def]
-    start = time.perf_counter()
+    start = time.process_time()  # of this process alone: other work on the machine doesn't count
     exe = nvm.compile(nvm.relay.parse(shape(100_000)))
     blob = exe.to_bytes()
-    print(
-        f"{shape.__name__}: {time.perf_counter() - start:.1f} s from text to file, {len(blob)} bytes"
-    )
+    took = time.process_time() - start
+    print(f"{shape.__name__}: {took:.1f} s from text to file, {len(blob)} bytes")
+    assert took < 60
     with nvm.VirtualMachine(nvm.load(blob)) as vm:
         x = np.array([0.0, 1.0], np.float32)
         got = vm.run(x).numpy()
