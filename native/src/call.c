@@ -240,8 +240,7 @@ __attribute__((cold)) static nvm_status report(nvm_call *call, nvm_status status
     }
   }
   if (status == NVM_CANCELLED || status == NVM_TIME_LIMIT || status == NVM_INTERRUPTED)
-    return nvm_fail(status, "the run was stopped (%s) inside kernel %s",
-                    status == NVM_TIME_LIMIT ? "time limit" : "cancelled", name);
+    return nvm_vm_stopped(call->vm, status, name);
   if (nvm_last_error()->code == status) return status; /* poll, or the IR interpreter, said why */
   return nvm_fail(status, "kernel %s failed", name);
 }

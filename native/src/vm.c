@@ -23,16 +23,27 @@ uint64_t nvm_now(void) {
 
 /* --- limits ----------------------------------------------------------------------------------- */
 
+nvm_status nvm_vm_stopped(const nvm_vm *vm, nvm_status code, const char *kernel) {
+  const char *inside = kernel ? ", inside kernel " : "";
+  if (!kernel) kernel = "";
+  if (code == NVM_TIME_LIMIT && vm)
+    return nvm_fail(code, "the run took longer than its limit of %.6g ms%s%s",
+                    (double)vm->limits.nanoseconds / 1e6, inside, kernel);
+  return nvm_fail(code, "the run was %s%s%s",
+                  code == NVM_CANCELLED     ? "cancelled"
+                  : code == NVM_INTERRUPTED ? "interrupted"
+                                            : "stopped",
+                  inside, kernel);
+}
+
 nvm_status nvm_vm_poll(nvm_vm *vm) {
   if (atomic_load_explicit(&vm->cancel, memory_order_relaxed))
-    NVM_FAIL(NVM_CANCELLED, "the run was cancelled");
+    return nvm_vm_stopped(vm, NVM_CANCELLED, NULL);
   uint64_t now = nvm_now();
-  if (now >= vm->deadline)
-    NVM_FAIL(NVM_TIME_LIMIT, "the run took longer than its limit of %llu ms",
-             (unsigned long long)(vm->limits.nanoseconds / 1000000u));
+  if (now >= vm->deadline) return nvm_vm_stopped(vm, NVM_TIME_LIMIT, NULL);
   if (!vm->poll || !pthread_equal(pthread_self(), vm->thread) || now < vm->next_poll) return NVM_OK;
   vm->next_poll = now + POLL_INTERVAL;
-  if (vm->poll(vm->poll_context)) NVM_FAIL(NVM_INTERRUPTED, "the run was interrupted");
+  if (vm->poll(vm->poll_context)) return nvm_vm_stopped(vm, NVM_INTERRUPTED, NULL);
   return NVM_OK;
 }
 

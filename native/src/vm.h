@@ -77,6 +77,9 @@ uint64_t nvm_now(void); /* ns, monotonic */
 NVM_NODISCARD nvm_status nvm_vm_checkpoint(nvm_vm *vm);
 /* The same but for fuel, from kernels, on any thread. */
 NVM_NODISCARD nvm_status nvm_vm_poll(nvm_vm *vm);
+/* Record why a run ends early: cancelled, interrupted or out of time; kernel: NULL outside of one.
+ * Returns `code`. */
+nvm_status nvm_vm_stopped(const nvm_vm *vm, nvm_status code, const char *kernel);
 
 /* Poll, and count `turns` of a kernel's loops as instructions. */
 NVM_NODISCARD nvm_status nvm_vm_charge(nvm_vm *vm, uint64_t turns);

@@ -40,9 +40,13 @@ from nimblevm.kernels.loop_ir import (
 from nimblevm.kernels.rewrite import all_statements, parts
 from nimblevm.kernels.schedule import STACK
 
-POLL_TURNS, POLL_TURNS_DEEP = 64, 8
-"""How many turns of an outermost loop pass between two polls: rows of elements, rows of sums."""
+POLL_TURNS, POLL_TURNS_DEEP, POLL_ELEMENTS = 64, 8, 1 << 16
+"""How many turns of an outermost loop pass between two polls: rows of elements, rows of sums, elements."""
 _CODE = {row.exception: row.number for row in STATUSES}
+
+
+def _may_be_long(extent: Value) -> bool:
+    return not (isinstance(extent, Const) and extent.value <= POLL_ELEMENTS)
 
 
 class KernelText:
@@ -184,35 +188,77 @@ class KernelText:
             self.group = self._node("distinct !{}")
             extra = ", " + self._node(f'!{{!"llvm.loop.parallel_accesses", {self.group}}}')
         mark = self._node(f'distinct !{{!SELF, !{{!"llvm.loop.mustprogress"}}{extra}}}')
+        outermost = len(self.scopes) == 1
+        in_chunks = outermost and not inner and _may_be_long(loop.extent)
+        first, last = self._open_chunk(extent) if in_chunks else ("0", extent)
         b.void(f"br label %{name}.pre")
         b.label(f"{name}.pre")
         b.void(f"br label %{name}.head")
         b.label(f"{name}.head")
-        b.void(f"%{name}.i = phi i64 [ 0, %{name}.pre ], [ %{name}.next, %{name}.latch ]")
-        b.void(f"%{name}.go = icmp slt i64 %{name}.i, {extent}")
+        b.void(f"%{name}.i = phi i64 [ {first}, %{name}.pre ], [ %{name}.next, %{name}.latch ]")
+        b.void(f"%{name}.go = icmp slt i64 %{name}.i, {last}")
         b.void(f"br i1 %{name}.go, label %{name}.body, label %{name}.exit")
         b.label(f"{name}.body")
-        if inner and len(self.scopes) == 1:
-            self._poll(f"%{name}.i", loop.body)
+        if inner and outermost:
+            self._poll_now_and_then(f"%{name}.i", loop.body)
         self._scoped(loop.body, {loop.var: f"%{name}.i"})
         b.void(f"br label %{name}.latch")
         b.label(f"{name}.latch")
         b.void(f"%{name}.next = add nuw nsw i64 %{name}.i, 1")
         b.void(f"br label %{name}.head, !llvm.loop {mark}")
         b.label(f"{name}.exit")
+        if in_chunks:
+            self._close_chunk(first, last, extent)
         self.group = outer_group
 
-    def _poll(self, turn: str, body: Sequence[Statement]) -> None:
-        """Ask now and then whether to go on: the turns of an outermost loop that holds loops may take long."""
+    def _open_chunk(self, extent: str) -> tuple[str, str]:
+        """The turns of a loop without inner loops in pieces, a poll between them: first and last turn of a piece."""
+        b = self.lines
+        name = b.name("chunk")
+        b.void(f"br label %{name}.pre")
+        b.label(f"{name}.pre")
+        b.void(f"br label %{name}")
+        b.label(name)
+        first = f"%{name}.first"
+        b.void(f"{first} = phi i64 [ 0, %{name}.pre ], [ %{name}.last, %{name}.next ]")
+        # extent - first can't overflow, first + POLL_ELEMENTS could.
+        left = b.do(f"sub nsw i64 {extent}, {first}")
+        short = b.do(f"icmp slt i64 {left}, {POLL_ELEMENTS}")
+        turns = b.do(f"select i1 {short}, i64 {left}, i64 {POLL_ELEMENTS}")
+        b.void(f"%{name}.last = add nsw i64 {first}, {turns}")
+        return first, f"%{name}.last"
+
+    def _close_chunk(self, first: str, last: str, extent: str) -> None:
+        b = self.lines
+        name = first[1 : -len(".first")]
+        more = b.do(f"icmp slt i64 {last}, {extent}")
+        b.void(f"br i1 {more}, label %{name}.ask, label %{name}.done, !prof !1")
+        b.label(f"{name}.ask")
+        self._poll()
+        b.void(f"br label %{name}.next")
+        b.label(f"{name}.next")
+        b.void(f"br label %{name}")
+        b.label(f"{name}.done")
+
+    def _poll_now_and_then(self, turn: str, body: Sequence[Statement]) -> None:
+        """Ask whether to go on: the turns of an outermost loop that holds loops may take long."""
         deep = any(isinstance(s, For) and any(isinstance(t, For) for t in all_statements(s.body))
                    for s in all_statements(body))  # fmt: skip
         b = self.lines
-        name = b.name("poll")
+        name = b.name("turn")
         mask = POLL_TURNS_DEEP - 1 if deep else POLL_TURNS - 1
         low = b.do(f"and i64 {turn}, {mask}")
         due = b.do(f"icmp eq i64 {low}, {mask}")
         b.void(f"br i1 {due}, label %{name}.ask, label %{name}.ok, !prof !1")
         b.label(f"{name}.ask")
+        self._poll()
+        b.void(f"br label %{name}.ok")
+        b.label(f"{name}.ok")
+
+    def _poll(self) -> None:
+        """Leave the kernel with the status if the VM wants it to stop."""
+        b = self.lines
+        name = b.name("poll")
         place = b.do("getelementptr inbounds i8, ptr %ctx, i64 16")
         function = b.do(f"load ptr, ptr {place}, align 8")
         none = b.do(f"icmp eq ptr {function}, null")

@@ -11,10 +11,11 @@ static uint32_t *codes[MAX_FUNCTIONS];
 
 static const int64_t words_i64[] = {0, NVM_DTYPE_INT64},
                      words_vector[] = {0, NVM_DTYPE_FLOAT32, -1}, words_list[] = {2, 0, T_VAR0},
-                     words_function[] = {3, T_VECTOR}, words_ref[] = {4, T_I64}, words_var0[] = {5, 0},
-                     words_pair[] = {1, T_I64, T_VECTOR}, words_n[] = {0, NVM_DTYPE_FLOAT32, -2},
-                     words_list_of[] = {2, 0, T_VECTOR}, words_list_self[] = {2, 0, T_VAR0},
-                     words_bool[] = {0, NVM_DTYPE_BOOL}, words_f16[] = {0, NVM_DTYPE_FLOAT16};
+                     words_function[] = {3, T_VECTOR}, words_ref[] = {4, T_I64},
+                     words_var0[] = {5, 0}, words_pair[] = {1, T_I64, T_VECTOR},
+                     words_n[] = {0, NVM_DTYPE_FLOAT32, -2}, words_list_of[] = {2, 0, T_VECTOR},
+                     words_list_self[] = {2, 0, T_VAR0}, words_bool[] = {0, NVM_DTYPE_BOOL},
+                     words_f16[] = {0, NVM_DTYPE_FLOAT16};
 #define TYPE(words) {words, COUNT(words)}
 static const nvm_type types[T_COUNT] = {
     TYPE(words_i64),     TYPE(words_vector),    TYPE(words_list), TYPE(words_function),
