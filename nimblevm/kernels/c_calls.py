@@ -40,6 +40,8 @@ def c_calls(fn: Function) -> tuple[CCall, ...]:
     data = fn.params[0].checked_type
     if not isinstance(data, TensorType) or f"{call.op.name}_{data.dtype}" not in BY_VARIANT:
         return ()
+    if not data.shape:
+        return ()  # A scalar may be passed in an int register, which no view can reshape.
     if call.attrs.select_last_index and dtypes.dtype(data.dtype).is_float:
         return ()  # The C kernel takes the first NaN, the operator then takes the last.
     axes = reduced_axes(call.attrs, len(data.shape))
