@@ -9,6 +9,7 @@ from nimblevm.compiler.passes.inline import INLINE
 from nimblevm.compiler.passes.insert_checks import INSERT_CHECKS
 from nimblevm.compiler.passes.lambda_lift import LAMBDA_LIFT
 from nimblevm.compiler.passes.manifest_alloc import MANIFEST_ALLOC
+from nimblevm.compiler.passes.name_effects import NAME_EFFECTS
 from nimblevm.compiler.passes.plan_memory import PLAN_MEMORY
 from nimblevm.compiler.passes.shape_functions import SHAPE_FUNCTIONS
 from nimblevm.compiler.passes.simplify import SIMPLIFY
@@ -16,6 +17,7 @@ from nimblevm.compiler.passes.to_anf import TO_ANF
 
 PIPELINE = Sequential(
     (
+        NAME_EFFECTS,
         INSERT_CHECKS,
         INLINE,
         FixedPoint((SIMPLIFY, FOLD_CONSTANT, CSE, DEAD_CODE), rounds=3),

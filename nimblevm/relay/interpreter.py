@@ -3,9 +3,8 @@
     Interpreter(mod).run("main", x, y)        evaluate(mod, (x, y))
 
 The module may be inferred or not. Where it is, claims of inferred types (what comes out of data types,
-references and closures) are checked too. Meaning of a shared node: it is evaluated when it is first
-needed, at most once per activation of the function that it belongs to: the innermost one around all of
-its uses.
+references and closures) are checked too. Meaning of a shared node: it is evaluated once in the innermost
+block around all of its uses, before the first of them (sharing.py).
 
 A machine with two stacks: `work` holds expressions to evaluate and continuations (function,
 arguments...), `values` the results. An activation is a Frame; a call in tail position leaves nothing of
@@ -15,8 +14,7 @@ its caller on the stacks.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,7 +35,7 @@ from nimblevm.relay.dims import Dim, DimExpr, DimVar, free_vars
 from nimblevm.relay.matching import matched
 from nimblevm.relay.op import Op, vm
 from nimblevm.relay.op.concrete import ConcreteContext, concrete_type
-from nimblevm.relay.sharing import shared_nodes
+from nimblevm.relay.sharing import Sharing, find_sharing
 from nimblevm.relay.types import (
     HAS_DIM,
     FuncType,
@@ -50,7 +48,6 @@ from nimblevm.relay.values import ADTValue, Closure, Frame, RefValue, Value, des
 
 Continuation = tuple[Any, ...]
 _MISSING = object()
-_NONE_SHARED: Mapping[ir.Expr, ir.Function] = MappingProxyType({})
 
 
 class Interpreter:
@@ -58,7 +55,7 @@ class Interpreter:
 
     def __init__(self, module: ir.IRModule) -> None:
         self._module = module
-        self._shared: dict[ir.Function, Mapping[ir.Expr, ir.Function]] = {}
+        self._shared: dict[ir.Function, Sharing] = {}
         self._relations: dict[tuple[Op, tuple[Type, ...], Any], Type] = {}
         self._returns: dict[ir.Function, bool] = {}
 
@@ -96,11 +93,11 @@ class Interpreter:
         """The node for a constructor that a VM or a file knows by names."""
         return self._module.get_constructor(str(constructor.adt), str(constructor.name))
 
-    def shared_of(self, function: ir.Function) -> Mapping[ir.Expr, ir.Function]:
-        """The shared nodes of a global function, each with the function that it belongs to."""
+    def sharing_of(self, function: ir.Function) -> Sharing:
+        """The shared nodes of a global function."""
         found = self._shared.get(function)
         if found is None:
-            found = self._shared[function] = shared_nodes(function)
+            found = self._shared[function] = find_sharing(function)
         return found
 
     def checks_result(self, function: ir.Function) -> bool:
@@ -174,7 +171,7 @@ class Machine:
 
     def _evaluate(self, node: Any) -> None:
         frame = self.here
-        home = frame.shared.get(node)
+        home = frame.sharing.owner.get(node)
         if home is not None:
             owner = frame
             while owner.function is not home and owner.parent is not None:
@@ -219,7 +216,21 @@ class Machine:
             f"variable %{node.name_hint} has no value: it is not bound in the program"
         )
 
+    def _evaluate_before(self, node: ir.Expr) -> None:
+        """Push the shared nodes that run before the blocks of `node`, whose continuation is pushed already."""
+        for early in reversed(self.here.sharing.before.get(node, ())):
+            self.work.append((Machine._drop,))
+            self.work.append(early)
+
+    def _drop(self) -> None:
+        """The value of a shared node is kept in its activation."""
+        self.values.pop()
+
     def _function(self, node: ir.Function) -> None:
+        self.work.append((Machine._close_over, node))
+        self._evaluate_before(node)
+
+    def _close_over(self, node: ir.Function) -> None:
         self.values.append(Closure(node, self.frame))
 
     def _tuple(self, node: ir.Tuple) -> None:
@@ -260,6 +271,7 @@ class Machine:
 
     def _if(self, node: ir.If) -> None:
         self.work.append((Machine._branch, node))
+        self._evaluate_before(node)
         self.work.append(node.cond)
 
     def _branch(self, node: ir.If) -> None:
@@ -307,6 +319,7 @@ class Machine:
 
     def _match(self, node: ir.Match) -> None:
         self.work.append((Machine._select, node))
+        self._evaluate_before(node)
         self.work.append(node.data)
 
     def _select(self, node: ir.Match) -> None:
@@ -409,8 +422,8 @@ class Machine:
                 f"{place(node)}{name} takes {len(function.params)} arguments, got {len(args)}"
             )
         parent = closure.frame
-        shared = self.program.shared_of(function) if parent is None else parent.shared
-        frame = Frame(function, parent, shared or _NONE_SHARED)
+        sharing = self.program.sharing_of(function) if parent is None else parent.sharing
+        frame = Frame(function, parent, sharing)
         claims = []
         for param, value in zip(function.params, args, strict=True):
             frame.values[param] = value

@@ -10,7 +10,7 @@ reference       RefValue
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from nimblevm.errors import InvalidInput, InvalidInputType
 from nimblevm.relay.dim_scope import DimScope
 from nimblevm.relay.ir import Constructor, Expr, Function
 from nimblevm.relay.op.common import dtype_name
+from nimblevm.relay.sharing import Sharing
 from nimblevm.relay.types import FuncType, RefType, TensorType, TupleType, Type, TypeCall
 
 Value = Any
@@ -40,14 +41,12 @@ class ADTValue:
 class Frame:
     """One activation: values of variables and shared nodes, numbers of dims, the activation around it."""
 
-    __slots__ = ("dims", "function", "parent", "shared", "values")
+    __slots__ = ("dims", "function", "parent", "sharing", "values")
 
-    def __init__(
-        self, function: Function, parent: Frame | None, shared: Mapping[Expr, Function]
-    ) -> None:
+    def __init__(self, function: Function, parent: Frame | None, sharing: Sharing) -> None:
         self.function = function
         self.parent = parent
-        self.shared = shared
+        self.sharing = sharing
         self.values: dict[Expr, Value] = {}
         self.dims: DimScope = DimScope(parent.dims if parent is not None else None)
 

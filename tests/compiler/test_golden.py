@@ -19,6 +19,7 @@ from nimblevm.compiler.passes.inline import INLINE
 from nimblevm.compiler.passes.insert_checks import INSERT_CHECKS
 from nimblevm.compiler.passes.lambda_lift import LAMBDA_LIFT
 from nimblevm.compiler.passes.manifest_alloc import MANIFEST_ALLOC
+from nimblevm.compiler.passes.name_effects import NAME_EFFECTS
 from nimblevm.compiler.passes.plan_memory import PLAN_MEMORY
 from nimblevm.compiler.passes.shape_functions import SHAPE_FUNCTIONS
 from nimblevm.compiler.passes.simplify import SIMPLIFY
@@ -34,8 +35,8 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 PASSES: dict[str, Pass] = {
     p.name: p
     for p in (
-        INSERT_CHECKS, INLINE, SIMPLIFY, FOLD_CONSTANT, CSE, DEAD_CODE, SHAPE_FUNCTIONS, TO_ANF, LAMBDA_LIFT, FUSE_OPS,
-        MANIFEST_ALLOC, PLAN_MEMORY,
+        NAME_EFFECTS, INSERT_CHECKS, INLINE, SIMPLIFY, FOLD_CONSTANT, CSE, DEAD_CODE, SHAPE_FUNCTIONS, TO_ANF, LAMBDA_LIFT,
+        FUSE_OPS, MANIFEST_ALLOC, PLAN_MEMORY,
     )
 }  # fmt: skip
 CASES = sorted(path for name in PASSES for path in (GOLDEN / name).glob("*.rly"))

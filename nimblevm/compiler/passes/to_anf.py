@@ -58,8 +58,10 @@ _EVAL, _FINISH, _LET_BODY, _LET_END, _OPEN, _CLOSE = range(6)
 CHECKS = frozenset({"vm.match_type", "vm.check_broadcast"})
 
 
-class _Normalizer:
-    """Emits the bindings of one function body, block by block, in evaluation order."""
+class Normalizer:
+    """Emits the bindings of one function body, block by block, in evaluation order. name_effects
+    overrides what is named.
+    """
 
     def __init__(self, root: Expr, mod: IRModule) -> None:
         self.root = root
@@ -79,20 +81,20 @@ class _Normalizer:
             if state == _EVAL:
                 self._eval(node, stack)
             elif state == _FINISH:
-                self._finish(node)
+                self.finish(node)
             elif state == _OPEN:
-                self._open(node, index)
+                self.open(node, index)
             elif state == _CLOSE:
-                self._close(self.sub[node][index], sub_roots(node)[index])
+                self.close(self.sub[node][index], sub_roots(node)[index])
             elif isinstance(node, Let) and state == _LET_BODY:
-                self._rename(node.var, self.atom_of(node.value), self.home[node])
+                self.rename(node.var, self.atom_of(node.value), self.home[node])
                 hint = self.hint.pop(node, None)
                 if hint is not None and node.body not in self.atom and not is_leaf(node.body):
                     self.hint.setdefault(node.body, hint)
                 stack += ((node, _LET_END, 0), (node.body, _EVAL, 0))
             elif isinstance(node, Let):
                 self.atom[node] = self.atom_of(node.body)
-        self._close(0, self.root)
+        self.close(0, self.root)
         return self.closed[0]
 
     def atom_of(self, node: Expr) -> Expr:
@@ -117,12 +119,12 @@ class _Normalizer:
             (child, _EVAL, 0) for child in reversed(operands[: len(operands) - len(roots)])
         )
 
-    def _open(self, node: Expr, index: int) -> None:
+    def open(self, node: Expr, index: int) -> None:
         """A clause whose whole pattern is a variable renames the matched value."""
         if isinstance(node, Match) and isinstance(pattern := node.clauses[index].lhs, PatternVar):
-            self._rename(pattern.var, self.atom_of(node.data), self.sub[node][index])
+            self.rename(pattern.var, self.atom_of(node.data), self.sub[node][index])
 
-    def _rename(self, var: Var, atom: Expr, block: int) -> None:
+    def rename(self, var: Var, atom: Expr, block: int) -> None:
         if atom is var:
             return
         if isinstance(atom, Constructor):
@@ -132,9 +134,9 @@ class _Normalizer:
         else:  # the variable's type has dims of its own, which emit reads from its value
             self.bindings[block].append((var, atom))
 
-    def _finish(self, node: Expr) -> None:
+    def finish(self, node: Expr) -> None:
         block = self.home[node]
-        value = self._simple(node)
+        value = self.simple(node)
         var = self.hint.pop(node, None)
         same_type = var is not None and var.checked_type is node.checked_type
         if var is None or not (same_type or isinstance(node, Function)) or var in self.atom:
@@ -146,14 +148,14 @@ class _Normalizer:
         self.count += 1
         return fresh_var(f"v{self.count - 1}", type_)
 
-    def _simple(self, node: Expr) -> Expr:
+    def simple(self, node: Expr) -> Expr:
         blocks = self.sub.get(node, [])
         block = self.home[node]
         match node:
             case Call() if isinstance(node.op, Op | Constructor | GlobalVar):
-                operands = [self._operand(a, block) for a in node.args]
+                operands = [self.operand(a, block) for a in node.args]
                 if isinstance(node.op, Op) and node.op.name in CHECKS:
-                    operands[0] = self._named(operands[0], block)
+                    operands[0] = self.named(operands[0], block)
                 new: tuple[Expr, ...] = (node.op, *operands)
             case If():
                 new = (
@@ -163,14 +165,14 @@ class _Normalizer:
                 )
             case Match():
                 new = (self.atom_of(node.data), *(self.closed.pop(b) for b in blocks))
-                return _without_root_variables(with_children(node, new))
+                return self.finish_match(with_children(node, new))
             case Function():
                 new = (self.closed.pop(blocks[0]),)
             case _:
-                new = tuple([self._operand(child, block) for child in children(node)])
+                new = tuple([self.operand(child, block) for child in children(node)])
         return with_children(node, new)
 
-    def _operand(self, node: Expr, block: int) -> Expr:
+    def operand(self, node: Expr, block: int) -> Expr:
         atom = self.atom_of(node)
         if isinstance(atom, Op):
             raise CompileError(
@@ -183,7 +185,7 @@ class _Normalizer:
             return var
         return atom
 
-    def _named(self, atom: Expr, block: int) -> Expr:
+    def named(self, atom: Expr, block: int) -> Expr:
         """A variable: what a check passes on is another name of it."""
         if isinstance(atom, Var):
             return atom
@@ -203,29 +205,34 @@ class _Normalizer:
             FuncType(constructor.inputs, result, type_vars),
         )
 
-    def _close(self, block: int, node: Expr) -> None:
+    def close(self, block: int, node: Expr) -> None:
         """Build the let chain of a block; the last binding becomes the tail if it is the block's
         value.
         """
-        atom = self._operand(node, block)
+        atom = self.operand(node, block)
         bindings = self.bindings.pop(block)
         tail = atom
-        if bindings and bindings[-1][0] is atom and not isinstance(bindings[-1][1], Function):
+        if bindings and bindings[-1][0] is atom and self.may_end(*bindings[-1]):
             tail = bindings.pop()[1]
         self.closed[block] = make_lets(bindings, tail)
 
+    def may_end(self, var: Var, value: Expr) -> bool:
+        """Whether the value of the last binding can stand in the place of its variable."""
+        return not isinstance(value, Function)
 
-def _without_root_variables(node: Expr) -> Expr:
-    """A match whose clauses that only rename (see _open) are wildcards."""
-    if not isinstance(node, Match) or not any(isinstance(c.lhs, PatternVar) for c in node.clauses):
-        return node
-    clauses = tuple(
-        Clause(PatternWildcard(span=c.lhs.span), c.rhs, span=c.span)
-        if isinstance(c.lhs, PatternVar)
-        else c
-        for c in node.clauses
-    )
-    return dataclasses.replace(node, clauses=clauses)
+    def finish_match(self, node: Expr) -> Expr:
+        """Clauses that only rename (see open) become wildcards."""
+        if not isinstance(node, Match) or not any(
+            isinstance(c.lhs, PatternVar) for c in node.clauses
+        ):
+            return node
+        clauses = tuple(
+            Clause(PatternWildcard(span=c.lhs.span), c.rhs, span=c.span)
+            if isinstance(c.lhs, PatternVar)
+            else c
+            for c in node.clauses
+        )
+        return dataclasses.replace(node, clauses=clauses)
 
 
 def to_anf(mod: IRModule, ctx: PassContext) -> IRModule:
@@ -234,7 +241,7 @@ def to_anf(mod: IRModule, ctx: PassContext) -> IRModule:
     def normalize(function: Function) -> Function:
         if is_primitive(function):
             return function
-        return with_body(function, _Normalizer(function.body, mod).run())
+        return with_body(function, Normalizer(function.body, mod).run())
 
     return map_functions(mod, normalize)
 
