@@ -79,8 +79,8 @@ class DimRecord:
 
 @dataclass(frozen=True, slots=True)
 class CheckedRecord:
-    """For people: axis `axis` of parameter `param` is checked at entry; `text` says against
-    what.
+    """For people: axis `axis` of parameter `param` is checked at entry; `text` says it in words,
+    "%x axis 1 = 4".
     """
 
     param: int

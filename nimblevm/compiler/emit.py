@@ -10,7 +10,7 @@ boxing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from nimblevm.bytecode.serialize import (
     CheckedRecord,
@@ -28,7 +28,8 @@ from nimblevm.compiler.rewrite import is_primitive, type_of
 from nimblevm.compiler.type_table import TypeTable
 from nimblevm.relay.dims import DimVar
 from nimblevm.relay.ir import Constructor, Function, GlobalVar, IRModule, Span
-from nimblevm.relay.types import value_tensors
+from nimblevm.relay.text import Names, dim_text
+from nimblevm.relay.types import TensorType, value_tensors
 
 Variant = tuple[GlobalVar, bool, bool]
 
@@ -111,7 +112,8 @@ class ProgramEmitter:
             self.variants[variant],
             FunctionRecord(
                 name, params, result, emitter.ints.count, emitter.objs.count, emitter.code.words,
-                emitter.result_is_int, is_public(function) and not suffix, dims, checked_dims(function),
+                emitter.result_is_int, is_public(function) and not suffix, dims,
+                checked_dims(function, dims, slots),
                 tuple(emitter.code.spans),
             ),
         )  # fmt: skip
@@ -137,18 +139,37 @@ def signature_dims(function: Function) -> tuple[tuple[DimRecord, ...], dict[DimV
     return tuple(records), slots
 
 
-def checked_dims(function: Function) -> tuple[CheckedRecord, ...]:
-    """Axes that the entry compares: static sizes and repeated dims of the parameters."""
+class _SlotNames(Names):
+    """Dims called as the file calls them."""
+
+    def __init__(self, records: Sequence[DimRecord], slots: Mapping[DimVar, int]) -> None:
+        self.records = records
+        self.slots = slots
+
+    def dim_var(self, var: DimVar) -> str:
+        slot = self.slots.get(var)
+        return "?" if slot is None else f"?{self.records[slot].name}"
+
+
+def checked_dims(
+    function: Function, records: Sequence[DimRecord], slots: Mapping[DimVar, int]
+) -> tuple[CheckedRecord, ...]:
+    """Axes that the entry compares: static sizes and repeated dims of the parameters, as
+    "%x axis 1 = 4"; tensors inside a tuple are counted from left to right, "%x tensor 2 axis 0 = ?n".
+    """
+    names = _SlotNames(records, slots)
     seen: set[DimVar] = set()
-    records: list[CheckedRecord] = []
+    found: list[CheckedRecord] = []
     for index, param in enumerate(function.params):
-        for tensor in value_tensors(type_of(param)):
+        for count, tensor in enumerate(value_tensors(type_of(param))):
+            inside = "" if isinstance(type_of(param), TensorType) else f" tensor {count}"
             for axis, dim in enumerate(tensor.shape):
                 if isinstance(dim, DimVar) and dim not in seen:
                     seen.add(dim)
                     continue
-                records.append(CheckedRecord(index, axis, str(dim)))
-    return tuple(records)
+                place = f"%{param.name_hint}{inside} axis {axis}"
+                found.append(CheckedRecord(index, axis, f"{place} = {dim_text(dim, names)}"))
+    return tuple(found)
 
 
 KernelBuilder = Callable[[KernelTable, ProgramBuilder], Mapping[str, int]]
