@@ -16,6 +16,7 @@ from nimblevm.bytecode.executable import Executable
 from nimblevm.bytecode.serialize import NATIVE, ProgramBuilder, SectionRecord, serialize
 from nimblevm.compiler.emit import KernelBuilder, emit
 from nimblevm.compiler.kernel_table import KernelCache, KernelTable
+from nimblevm.compiler.limits import check_ranks
 from nimblevm.compiler.pass_base import PassContext
 from nimblevm.compiler.pipeline import PIPELINE
 from nimblevm.compiler.rewrite import Rewriter
@@ -49,9 +50,10 @@ def compile(
     target       "native" (this machine; "llvm" means the same), or a target of kernels/llvm.py
     passes_off   names of passes to skip
     unbox        rank-0 integers and bools live in int registers
-    native       write machine code; without llvmlite or a linker compile warns and writes the
-    kernel IR alone plan_memory  let tensors of disjoint lifetimes share storage verify       check
-    the module after every pass (slow) on_pass      called with a pass's name and its seconds
+    native       write machine code; without llvmlite or a linker compile warns and writes the kernel IR alone
+    plan_memory  let tensors of disjoint lifetimes share storage
+    verify       check the module after every pass (slow)
+    on_pass      called with a pass's name and its seconds
 
     Raises RelayTypeError, WellFormedError, CompileError.
     """
@@ -88,6 +90,7 @@ def compile_to_bytes(
             mod = bind_params(mod, params)
         if any(f.checked_type is None for f in mod.functions.values()):
             mod = infer_type(mod)
+        check_ranks(mod)
         mod = PIPELINE(mod, ctx)
         builder = _native_builder(target) if native else None
         record = emit(mod, unbox, {"nimblevm": VERSION}, builder, ctx.kernels)

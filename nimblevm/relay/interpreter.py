@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from nimblevm.errors import (
+    DimOverflow,
     FunctionNotFound,
     InternalError,
     InvalidInput,
@@ -127,7 +128,12 @@ class Interpreter:
             if len(self._relations) > 4096:
                 self._relations.clear()
             expected = self._relations[key] = op.relation(ConcreteContext(op, known), known, attrs)
-        result = op.reference(args, attrs, expected)
+        try:
+            result = op.reference(args, attrs, expected)
+        except (ValueError, MemoryError) as error:
+            if isinstance(error, NimbleError) or "too big" not in str(error):
+                raise
+            raise DimOverflow(f"{op.name}: a result {expected!r} is too large") from error
         if not agrees(result, expected):
             raise InternalError(
                 f"{op.name}: the reference gave {describe(result)}, the relation {expected!r}"

@@ -4,8 +4,8 @@
 
 start, stop, step: rank-0 tensors of the dtype in the attribute. Result: rank 1, that dtype; the size is
 known where all three are constants, else it depends on data. The quotient is exact for integers and
-float64 for floats. Attrs: dtype. Errors: DivisionByZero for step 0; ShapeMismatch for a size that is no
-int64 (NaN, infinity). Source: Relay's arange.
+float64 for floats; NaN counts as 0. Attrs: dtype. Errors: DivisionByZero for step 0; DimOverflow for a
+size that is no int64. Source: Relay's arange.
 Differs from numpy: float32 unless dtype says otherwise; float elements are start + i * step.
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nimblevm.errors import DivisionByZero, ShapeMismatch
+from nimblevm.errors import DimOverflow, DivisionByZero
 from nimblevm.relay.op.common import (
     NUMERIC,
     Array,
@@ -45,9 +45,11 @@ def size_of(start: Array, stop: Array, step: Array) -> int:
         return max(0, -((int(start) - int(stop)) // int(step)))
     with np.errstate(all="ignore"):
         quotient = (float(stop) - float(start)) / float(step)
-    if not math.isfinite(quotient) or quotient >= 2**63:
-        raise ShapeMismatch(f"arange({start}, {stop}, {step}) has no finite size")
-    return max(0, math.ceil(quotient))
+    if math.isnan(quotient):
+        return 0
+    if quotient >= 2**63:
+        raise DimOverflow(f"arange({start}, {stop}, {step}) is too large")
+    return math.ceil(max(0.0, quotient))
 
 
 def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: ArangeAttrs) -> Type:
@@ -64,7 +66,7 @@ def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: ArangeAttrs)
         return TensorType((ctx.fresh_dim(),), attrs.dtype)
     try:
         return TensorType((size_of(start, stop, step),), attrs.dtype)
-    except (DivisionByZero, ShapeMismatch) as error:
+    except (DimOverflow, DivisionByZero) as error:
         raise ctx.fail(str(error)) from None
 
 
