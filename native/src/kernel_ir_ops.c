@@ -155,6 +155,16 @@ UNSIGNED_TYPES(UNSIGNED_OPS)
   UNARY(NAME(sin, s), T, T, NAME(nvm_sin, s)(x))                      \
   UNARY(NAME(cos, s), T, T, NAME(nvm_cos, s)(x))                      \
   UNARY(NAME(tan, s), T, T, NAME(nvm_tan, s)(x))                      \
+  UNARY(NAME(log2, s), T, T, NAME(nvm_log2, s)(x))                    \
+  UNARY(NAME(log10, s), T, T, NAME(nvm_log10, s)(x))                  \
+  UNARY(NAME(sinh, s), T, T, NAME(nvm_sinh, s)(x))                    \
+  UNARY(NAME(cosh, s), T, T, NAME(nvm_cosh, s)(x))                    \
+  UNARY(NAME(asin, s), T, T, NAME(nvm_asin, s)(x))                    \
+  UNARY(NAME(acos, s), T, T, NAME(nvm_acos, s)(x))                    \
+  UNARY(NAME(atan, s), T, T, NAME(nvm_atan, s)(x))                    \
+  UNARY(NAME(asinh, s), T, T, NAME(nvm_asinh, s)(x))                  \
+  UNARY(NAME(acosh, s), T, T, NAME(nvm_acosh, s)(x))                  \
+  UNARY(NAME(atanh, s), T, T, NAME(nvm_atanh, s)(x))                  \
   BINARY(NAME(pow, s), T, T, NAME(nvm_pow, s)(x, y))                  \
   UNARY(NAME(isnan, s), T, uint8_t, x != x)                           \
   UNARY(NAME(isinf, s), T, uint8_t, fn(fabs)(x) == (T)INFINITY)       \
@@ -274,6 +284,16 @@ static const nvm_ir_op unary_ops[NVM_IR_UNARY_COUNT][NVM_DTYPE_COUNT] = {
     [NVM_IR_UNARY_SIN] = {FLOATS(sin)},
     [NVM_IR_UNARY_COS] = {FLOATS(cos)},
     [NVM_IR_UNARY_TAN] = {FLOATS(tan)},
+    [NVM_IR_UNARY_LOG2] = {FLOATS(log2)},
+    [NVM_IR_UNARY_LOG10] = {FLOATS(log10)},
+    [NVM_IR_UNARY_SINH] = {FLOATS(sinh)},
+    [NVM_IR_UNARY_COSH] = {FLOATS(cosh)},
+    [NVM_IR_UNARY_ASIN] = {FLOATS(asin)},
+    [NVM_IR_UNARY_ACOS] = {FLOATS(acos)},
+    [NVM_IR_UNARY_ATAN] = {FLOATS(atan)},
+    [NVM_IR_UNARY_ASINH] = {FLOATS(asinh)},
+    [NVM_IR_UNARY_ACOSH] = {FLOATS(acosh)},
+    [NVM_IR_UNARY_ATANH] = {FLOATS(atanh)},
     [NVM_IR_UNARY_FLOOR] = {FLOATS(floor)},
     [NVM_IR_UNARY_CEIL] = {FLOATS(ceil)},
     [NVM_IR_UNARY_ROUND] = {FLOATS(round)},

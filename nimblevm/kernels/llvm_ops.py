@@ -22,7 +22,7 @@ REGISTER = {
 MEMORY = {**REGISTER, "bool": "i8", "float16": "i16"}
 """dtype -> LLVM type in memory."""
 
-MATH = {"exp", "log", "tanh", "sigmoid", "erf", "rsqrt", "sin", "cos", "tan", "pow"}
+MATH = frozenset(math_table.NAMES)
 _ROUNDING = {"floor", "ceil", "trunc"}
 _FLOAT_COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 

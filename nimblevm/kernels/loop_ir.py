@@ -26,7 +26,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 UNARY_FLOAT = ("neg", "abs", "exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos", "tan",
-               "floor", "ceil", "round", "trunc", "sign")  # fmt: skip
+               "floor", "ceil", "round", "trunc", "sign", "log2", "log10", "sinh", "cosh", "asin", "acos", "atan",
+               "asinh", "acosh", "atanh")  # fmt: skip
 UNARY_INT = ("neg", "abs", "sign", "bitnot")
 UNARY_BOOL = ("not",)
 UNARY_TEST = ("isnan", "isinf", "isfinite")  # float -> bool

@@ -29,7 +29,7 @@ _LOG_TAIL = (
 )  # fmt: skip
 
 
-def _log_pair(x: Term) -> Pair:
+def log_pair(x: Term) -> Pair:
     """log x of a positive finite float64 to about 2^-64: 2s + 2/3 s^3 (pairs) + s^5 T(s^2) with s = f/(2+f)."""
     p, form = x.program, FORMATS["f64"]
     k, f = split_log(x)
@@ -55,7 +55,7 @@ def _magnitude(x: Term, y: Term) -> Term:
     if x.program.dtype == "float32":
         n, hi, _ = exp_parts(clamp(y * log_of(x), -746.0, 710.0))
         return scale(hi, n, form).convert("f32")
-    log, log_lo = _log_pair(x)
+    log, log_lo = log_pair(x)
     product, error = two_product(y, log)
     n, hi, _ = exp_parts(clamp(product, -760.0, 720.0), clamp(error + y * log_lo, -1.0, 1.0))
     return scale(hi, n, form)

@@ -20,6 +20,7 @@ from nimblevm.kernels.math_core import (
     table_poly,
     with_sign,
 )  # fmt: skip
+from nimblevm.kernels.math_more import FUNCTIONS
 from nimblevm.kernels.math_pow import power
 from nimblevm.kernels.math_program import C_TYPE, FLOAT_TYPE, Definition, Program, Term, c_function
 from nimblevm.kernels.math_trig import cosine, sine, tangent
@@ -138,6 +139,7 @@ _BODIES: dict[str, tuple[int, Callable[[Program], Term]]] = {
     "cos": (1, cosine),
     "tan": (1, tangent),
     "pow": (2, power),
+    **{name: (1, body) for name, body in FUNCTIONS.items()},
 }
 NAMES: tuple[str, ...] = tuple(_BODIES)
 _DEFINITIONS: dict[tuple[str, str], Definition] = {}

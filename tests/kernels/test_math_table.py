@@ -80,6 +80,7 @@ def _samples(dtype: str, count: int, seed: int) -> Array:
         rng.uniform(-110, 110, count),
         rng.uniform(-750, 750, count),
         rng.normal(0, 1, count) * 2.0 ** rng.uniform(-60, 8, count),
+        1 - np.copysign(2.0 ** rng.uniform(-50, 1, count), rng.normal(0, 1, count)),
         rng.integers(info.min, info.max, count).astype(integers).view(dtype),
         np.array(edges),
     ]
@@ -129,6 +130,16 @@ def _ulps(got: Array, exact: Array) -> float:
 
 
 EXTENDED: dict[str, Callable[[Array], Array]] = {
+    "log2": np.log2,
+    "log10": np.log10,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
     "exp": np.exp,
     "log": np.log,
     "tanh": np.tanh,
@@ -262,12 +273,23 @@ def test_special_values_of_pow_are_those_of_c(functions: Callable[..., Array], d
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", ["sin", "tan", "tanh", "erf"])
+@pytest.mark.parametrize(
+    "name", ["sin", "tan", "tanh", "erf", "sinh", "asin", "atan", "asinh", "atanh"]
+)
 def test_odd_functions_keep_the_sign_of_zero(
     functions: Callable[..., Array], name: str, dtype: str
 ) -> None:
     got = functions(name, np.array([0.0, -0.0], dtype))
     assert list(np.signbit(got)) == [False, True]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_logarithms_of_whole_powers_are_exact(functions: Callable[..., Array], dtype: str) -> None:
+    info = np.finfo(dtype)
+    exponents = np.arange(info.minexp - info.nmant, info.maxexp).astype(dtype)
+    assert (functions("log2", np.exp2(exponents)) == exponents).all()
+    tens = np.arange(11 if dtype == "float32" else 23)
+    assert (functions("log10", np.array([10.0**k for k in tens], dtype)) == tens).all()
 
 
 def test_the_committed_header_is_what_the_table_gives() -> None:
