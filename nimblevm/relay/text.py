@@ -16,6 +16,7 @@ from nimblevm.relay.types import (
     Type,
     TypeCall,
     TypeVar,
+    register_type_writer,
 )
 
 
@@ -35,6 +36,7 @@ class Names:
 
 
 PLAIN = Names()
+_STR_LIMIT = 20_000  # characters
 
 # A piece is finished text or something still to be written.
 Piece = str | Type | DimExpr
@@ -55,13 +57,22 @@ def type_text(type_: Type | None, names: Names = PLAIN) -> str:
     return "_" if type_ is None else _write([type_], names)
 
 
-def _write(pieces: list[Piece], names: Names) -> str:
+def _short_text(type_: Type) -> str:
+    """str() of a type: cut, because a type that shares its parts may be huge as text."""
+    return _write([type_], PLAIN, _STR_LIMIT)
+
+
+def _write(pieces: list[Piece], names: Names, limit: int | None = None) -> str:
     out: list[str] = []
+    size = 0
     stack: list[Piece] = pieces[::-1]
     while stack:
         piece = stack.pop()
         if isinstance(piece, str):
             out.append(piece)
+            size += len(piece)
+            if limit is not None and size > limit:
+                return "".join([*out, "..."])
         elif isinstance(piece, DimExpr):
             stack.extend(reversed(_dim_pieces(piece, names)))
         else:
@@ -166,3 +177,6 @@ def _sum_pieces(args: tuple[Any, ...]) -> list[Piece]:
             pieces.append("-")
         pieces.extend(term)
     return pieces
+
+
+register_type_writer(_short_text)

@@ -20,9 +20,18 @@ HAS_HOLE, HAS_DIM, HAS_TYPE_VAR = 1, 2, 4
 MAX_WRITTEN_OUT = 1_000_000
 
 
+# relay/text.py registers its writer here, so that str(type) is Relay text without an import cycle.
+_TEXT_WRITERS: list[Callable[[Type], str]] = []
+
+
+def register_type_writer(writer: Callable[[Type], str]) -> None:
+    """Install the function behind str() and repr() of types (called once, by relay/text.py)."""
+    _TEXT_WRITERS[:] = [writer]
+
+
 class Type:
     """Base of all types. Subclasses list their parts in `_fields`; construction interns the
-    object.
+    object. str() is Relay text, as in TVM: "Tensor[(?n, 4), float32]"; cut where it gets long.
     """
 
     __slots__ = ("__weakref__", "flags")
@@ -34,7 +43,9 @@ class Type:
         raise AttributeError(f"{type(self).__name__} is immutable")
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(repr(getattr(self, f)) for f in self._fields)})"
+        if _TEXT_WRITERS:
+            return _TEXT_WRITERS[0](self)
+        return f"<{type(self).__name__} at {id(self):#x}>"
 
 
 def _intern(cls: type[Type], *parts: object) -> Any:
@@ -80,7 +91,7 @@ class TensorType(Type):
     def concrete_shape(self) -> tuple[int, ...]:
         """The shape as ints; ValueError if a dim is unknown (as TVM's `concrete_shape`)."""
         if any(isinstance(d, DimExpr) for d in self.shape):
-            raise ValueError(f"{self!r} has unknown dims")
+            raise ValueError(f"{self} has unknown dims")
         return tuple(d for d in self.shape if isinstance(d, int))
 
 
@@ -184,9 +195,6 @@ class IncompleteType(Type):
         found = object.__new__(cls)
         object.__setattr__(found, "flags", HAS_HOLE)
         return found
-
-    def __repr__(self) -> str:
-        return "_"
 
 
 def scalar_type(dtype: str) -> TensorType:
@@ -376,6 +384,6 @@ UNIT = TupleType(())
 __all__ = [
     "HAS_DIM", "HAS_HOLE", "HAS_TYPE_VAR", "UNIT", "Dim", "DimExpr", "DimVar", "FuncType",
     "GlobalTypeVar", "IncompleteType", "RefType", "TensorType", "TupleType", "Type", "TypeCall",
-    "TypeVar", "free_dims", "free_type_vars", "holes", "parts", "scalar_type", "substitute",
-    "transform", "transform_each", "value_tensors", "with_parts",
+    "TypeVar", "free_dims", "free_type_vars", "holes", "parts", "register_type_writer",
+    "scalar_type", "substitute", "transform", "transform_each", "value_tensors", "with_parts",
 ]  # fmt: skip
