@@ -18,6 +18,7 @@ from nimblevm.compiler.emit import KernelBuilder, emit
 from nimblevm.compiler.kernel_table import KernelCache, KernelTable
 from nimblevm.compiler.limits import check_ranks
 from nimblevm.compiler.pass_base import PassContext
+from nimblevm.compiler.passes.remove_unused import remove_unused
 from nimblevm.compiler.pipeline import PIPELINE
 from nimblevm.compiler.rewrite import Rewriter
 from nimblevm.errors import CompileError
@@ -25,6 +26,7 @@ from nimblevm.kernels import llvm
 from nimblevm.relay.gc_pause import gc_paused
 from nimblevm.relay.infer_type import infer_type
 from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Tuple, Var
+from nimblevm.relay.prelude import from_prelude
 from nimblevm.relay.types import TensorType, Type
 from nimblevm.vm.vm import VirtualMachine
 
@@ -42,6 +44,7 @@ def compile(
     native: bool = True,
     plan_memory: bool = True,
     verify: bool = False,
+    entry_points: Iterable[str] | None = None,
     on_pass: Callable[[str, float], None] | None = None,
 ) -> Executable:
     """Compile a module (or one function, which becomes `main`) and load the result.
@@ -53,13 +56,15 @@ def compile(
     native       write machine code; without llvmlite or a linker compile warns and writes the kernel IR alone
     plan_memory  let tensors of disjoint lifetimes share storage
     verify       check the module after every pass (slow)
+    entry_points functions that callers will invoke by name: what these do not reach is left out (default: all
+                 functions but the prelude's)
     on_pass      called with a pass's name and its seconds
 
     Raises RelayTypeError, WellFormedError, CompileError.
     """
     data = compile_to_bytes(
         mod, params, target, passes_off=passes_off, unbox=unbox, native=native, plan_memory=plan_memory,
-        verify=verify, on_pass=on_pass,
+        verify=verify, entry_points=entry_points, on_pass=on_pass,
     )  # fmt: skip
     return Executable.from_bytes(data, native=native)
 
@@ -74,6 +79,7 @@ def compile_to_bytes(
     native: bool = True,
     plan_memory: bool = True,
     verify: bool = False,
+    entry_points: Iterable[str] | None = None,
     on_pass: Callable[[str, float], None] | None = None,
 ) -> bytes:
     """As `compile`, but gives the file's bytes and loads nothing (so that it works for other
@@ -90,6 +96,10 @@ def compile_to_bytes(
             mod = bind_params(mod, params)
         if any(f.checked_type is None for f in mod.functions.values()):
             mod = infer_type(mod)
+        if entry_points is None:
+            own = [var.name_hint for var in mod.functions if not from_prelude(mod, var)]
+            entry_points = own or [var.name_hint for var in mod.functions]
+        mod = remove_unused(mod, entry_points)
         check_ranks(mod)
         mod = PIPELINE(mod, ctx)
         builder = _native_builder(target) if native else None

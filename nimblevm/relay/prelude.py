@@ -20,6 +20,13 @@ def _standard() -> IRModule:
     return parse_module(text, "prelude.rly")
 
 
+def from_prelude(mod: IRModule, var: GlobalVar) -> bool:
+    """Whether a function of a module is the prelude's, also after passes (which keep spans)."""
+    standard = _standard()
+    span = mod.function(var).span
+    return span is not None and var in standard and standard.function(var).span == span
+
+
 class Prelude:
     """Adds the prelude to `mod` (a new module if None) and finds its parts by name.
 
@@ -67,4 +74,4 @@ class Prelude:
         return self.mod.get_global_var(self.get_name(canonical, dtype))
 
 
-__all__ = ["Prelude"]
+__all__ = ["Prelude", "from_prelude"]
