@@ -153,8 +153,9 @@ static const char *describe_got(const converter *c, const nvm_arg *arg, char *te
       if (arg->ctor == 0)
         snprintf(text, size, "a tuple of %u", arg->n_fields);
       else if (arg->ctor < c->program->n_ctors)
-        snprintf(text, size, "%.60s of %.60s with %u fields", c->program->ctors[arg->ctor].name,
-                 c->program->adts[c->program->ctors[arg->ctor].adt].name, arg->n_fields);
+        snprintf(text, size, "%.60s of %.60s with %u field%s", c->program->ctors[arg->ctor].name,
+                 c->program->adts[c->program->ctors[arg->ctor].adt].name, arg->n_fields,
+                 arg->n_fields == 1 ? "" : "s");
       else
         snprintf(text, size, "unknown constructor %u", arg->ctor);
       break;

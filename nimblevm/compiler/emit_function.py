@@ -38,6 +38,7 @@ from nimblevm.relay.ir import (
     Function,
     GlobalVar,
     If,
+    IRModule,
     Match,
     RefCreate,
     RefRead,
@@ -60,6 +61,7 @@ class Program(Protocol):
     builder: ProgramBuilder
     kernels: KernelTable
     unbox: bool
+    mod: IRModule
 
     def function(self, var: GlobalVar, closure: bool, boxed_result: bool) -> int:
         """Index of a variant of a global function."""

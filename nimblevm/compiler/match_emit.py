@@ -16,6 +16,7 @@ from nimblevm.compiler.code_buffer import Label
 from nimblevm.compiler.liveness import never_read
 from nimblevm.compiler.rewrite import type_of
 from nimblevm.errors import CompileError
+from nimblevm.relay.analysis import pattern_text, unmatched_cases
 from nimblevm.relay.dims import DimVar
 from nimblevm.relay.ir import (
     Constructor,
@@ -203,4 +204,7 @@ def _fatal(
     if dst is not None:
         fe.code.emit("Goto", end)
     fe.code.place(automaton.fatal)
-    fe.code.emit("Fatal", fe.program.note(f"match in @{fe.name}: no clause applies", match_.span))
+    fe.code.at(match_.span)
+    missing = ", ".join(pattern_text(p) for p in unmatched_cases(match_, fe.program.mod))
+    text = f"match in @{fe.name}: no clause applies; it has none for {missing or 'this value'}"
+    fe.code.emit("Fatal", fe.program.note(text, match_.span))

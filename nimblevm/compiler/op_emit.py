@@ -17,7 +17,7 @@ from nimblevm.compiler.rewrite import type_of
 from nimblevm.errors import CompileError
 from nimblevm.kernels.lower import IntParam
 from nimblevm.relay import dims
-from nimblevm.relay.dims import Dim, DimExpr, DimVar
+from nimblevm.relay.dims import Dim, DimExpr, DimOp, DimVar
 from nimblevm.relay.ir import Call, Constant, Expr, Function, Tuple, Var
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.text import dim_text
@@ -125,6 +125,13 @@ def _axis(fe: FunctionEmitter, operand: Var, path: tuple[int, ...], axis: int, d
 
 def _named(dim: Dim) -> str:
     """How a message names a dim: " (?n + 1)", nothing for a size or for an unknown without a name."""
+    if isinstance(dim, DimOp) and len(dim.args) == 2:
+        first, second = dim.args
+        if dim.op == "max" and first == 1:
+            return " (which must not be empty)"
+        divided = isinstance(second, DimOp) and second.op == "floordiv" and second.args[1] == first
+        if dim.op == "mul" and divided:
+            return f" (which must be a multiple of {first})"
     if isinstance(dim, int) or any(v.name is None for v in dims.free_vars(dim)):
         return ""
     return f" ({dim_text(dim)})"

@@ -29,7 +29,7 @@ from nimblevm.compiler.rewrite import (
     with_body,
 )
 from nimblevm.relay.dims import DimVar
-from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Leaf, Let, Var
+from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Leaf, Let, Span, Var
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import TensorType, scalar_type
 
@@ -73,8 +73,19 @@ class _Binder(Rewriter):
         lets.append((fresh_var("d", _INT), op_call("vm.bind_dim", (size,), _INT, dim=dim)))
         body: Expr = Call(new.op, args, new.attrs, span=new.span, checked_type=type_)
         for var, value in reversed(lets):
+            _place(value, new.span)
             body = Let(var, value, body, span=new.span, checked_type=type_)
         return body
+
+
+def _place(value: Expr, span: Span | None) -> None:
+    """Give the operators of a size the place of the call that it is for (the nodes are new)."""
+    stack = [value]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Call) and node.span is None:
+            object.__setattr__(node, "span", span)
+            stack.extend(node.args)
 
 
 def _named(arg: Expr, lets: list[tuple[Var, Expr]]) -> Expr:
