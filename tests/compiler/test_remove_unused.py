@@ -16,8 +16,9 @@ def @main(%n: int32) { @helper(Cons(%n, Nil)) }
 
 
 def names(mod: relay.IRModule, **options: object) -> set[str]:
+    """Functions of the file that are the module's own (lambda_lift adds others)."""
     found = nvm.compile(mod, native=False, **options).functions
-    return {name for name in found if "$" not in name}  # those that lambda_lift made aside
+    return set(found) & {var.name_hint for var in mod.functions}
 
 
 def test_functions_of_the_prelude_that_nothing_reaches_are_left_out() -> None:
