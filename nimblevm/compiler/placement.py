@@ -19,6 +19,11 @@ def sub_roots(node: Expr) -> tuple[Expr, ...]:
     return ()
 
 
+def sub_root(node: Expr, index: int) -> Expr:
+    """sub_roots(node)[index], without the other clauses of a long match."""
+    return node.clauses[index].rhs if isinstance(node, Match) else sub_roots(node)[index]
+
+
 def is_leaf(node: Expr) -> bool:
     return isinstance(node, Leaf) or is_primitive(node)
 

@@ -166,17 +166,35 @@ def _specialise(
     elif not heads:
         yield _with_fields(rows, 0, None), columns - 1, (None, trail)
     else:
+        by_tag, others = _by_tag(rows, heads)
         for constructor in _constructors(heads, module):
             arity = len(constructor.inputs)
             if constructor.tag in heads:
-                below = _with_fields(rows, arity, constructor.tag)
+                below = _with_fields(by_tag[constructor.tag], arity, constructor.tag)
                 yield below, columns - 1 + arity, (constructor, trail)
             else:
-                below = _with_fields(rows, 0, -1)
+                below = _with_fields(others, 0, None)
                 trailing: Trail = (constructor, trail)
                 for _ in range(arity):
                     trailing = (None, trailing)
                 yield below, columns - 1, trailing
+
+
+def _by_tag(rows: list[Row], heads: Iterable[int]) -> tuple[dict[int, list[Row]], list[Row]]:
+    """The rows that a value of each constructor may match, and those that any value may. One walk:
+    a match may have a clause for each of a thousand constructors.
+    """
+    by_tag: dict[int, list[Row]] = {tag: [] for tag in heads}
+    others: list[Row] = []
+    for row in rows:
+        assert row is not None
+        if isinstance(row[0], PatternConstructor):
+            by_tag[row[0].constructor.tag].append(row)
+            continue
+        others.append(row)
+        for below in by_tag.values():
+            below.append(row)
+    return by_tag, others
 
 
 def _constructors(heads: dict[int, Constructor], module: IRModule | None) -> Iterable[Constructor]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import dataclasses
 
 from nimblevm.compiler.pass_base import Pass, PassContext
-from nimblevm.compiler.placement import Placement, is_leaf, sub_roots
+from nimblevm.compiler.placement import Placement, is_leaf, sub_root, sub_roots
 from nimblevm.compiler.rewrite import (
     fresh_var,
     is_primitive,
@@ -85,7 +85,7 @@ class Normalizer:
             elif state == _OPEN:
                 self.open(node, index)
             elif state == _CLOSE:
-                self.close(self.sub[node][index], sub_roots(node)[index])
+                self.close(self.sub[node][index], sub_root(node, index))
             elif isinstance(node, Let) and state == _LET_BODY:
                 self.rename(node.var, self.atom_of(node.value), self.home[node])
                 hint = self.hint.pop(node, None)
