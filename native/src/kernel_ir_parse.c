@@ -99,7 +99,7 @@ static nvm_status check_operation(const nvm_ir_body *body, uint32_t node,
   int known = 1;
   switch (record->kind) {
     case NVM_IR_NODE_UNARY: {
-      const int test = record->op >= NVM_IR_UNARY_ISNAN;
+      const int test = record->op >= NVM_IR_UNARY_ISNAN && record->op <= NVM_IR_UNARY_ISFINITE;
       if (test && dtype != NVM_DTYPE_BOOL) BAD("expression %u: a test gives bool", node);
       NVM_TRY(check_operand(body, node, record->a, test ? first : dtype));
       known = nvm_ir_unary(record->op, first) != NULL;

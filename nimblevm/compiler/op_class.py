@@ -39,7 +39,18 @@ COMPARISON: dict[str, tuple[str, bool]] = {
 """Operators of two scalars that give a bool; True: operands change places."""
 
 UNARY = frozenset(
-    {"logical_not", "negative", "abs", "bitwise_not", "copy", "cast", "floor", "ceil", "round"}
+    {
+        "logical_not",
+        "negative",
+        "abs",
+        "bitwise_not",
+        "copy",
+        "cast",
+        "floor",
+        "ceil",
+        "round",
+        "trunc",
+    }
 )
 SCALAR_OPS = frozenset({*ARITHMETIC, *COMPARISON, *UNARY, "where"})
 

@@ -334,7 +334,8 @@ def _scalar(fe: FunctionEmitter, call: Call, dst: int) -> None:
     elif op.name == "logical_not":
         code.emit("IntEq", dst, args[0], _constant(fe, 0))
     elif op.name == "bitwise_not":
-        code.emit("IntXor", dst, args[0], _constant(fe, -1), dtype)
+        ones = 1 if type_.dtype == "bool" else -1
+        code.emit("IntXor", dst, args[0], _constant(fe, ones), dtype)
     elif op.name == "negative":
         code.emit("IntSub", dst, _constant(fe, 0), args[0], dtype)
     elif op.name == "abs":
@@ -350,7 +351,7 @@ def _scalar(fe: FunctionEmitter, call: Call, dst: int) -> None:
         )
     elif isinstance(call.args[0], Var) and not fe.place_of(call.args[0])[0]:
         fe.unbox_into(dst, call.args[0])
-    else:  # copy, floor, ceil, round of an integer
+    else:  # copy, floor, ceil, round, trunc of an integer
         code.emit("MoveInt", dst, fe.integer(call.args[0]))
 
 

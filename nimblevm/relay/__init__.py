@@ -71,6 +71,32 @@ from nimblevm.relay.builder import (
     zeros,
     zeros_like,
 )
+from nimblevm.relay.builder_math import (
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atanh,
+    bitwise_and,
+    bitwise_not,
+    bitwise_or,
+    bitwise_xor,
+    cos,
+    cosh,
+    erf,
+    isfinite,
+    isinf,
+    isnan,
+    left_shift,
+    log2,
+    log10,
+    right_shift,
+    sin,
+    sinh,
+    tan,
+    trunc,
+)
 from nimblevm.relay.call import TupleWrapper
 from nimblevm.relay.checked_parse import fromtext, parse
 from nimblevm.relay.dims import Dim, DimExpr, DimVar
@@ -149,4 +175,9 @@ __all__ = [
     "sqrt", "squeeze", "stack", "strided_slice", "structural_digest", "structural_equal",
     "structural_hash", "subtract", "sum", "take", "tanh", "transpose", "trunc_divide", "trunc_mod",
     "type_text", "var", "well_formed", "where", "zeros", "zeros_like",
+]  # fmt: skip
+__all__ += [
+    "acos", "acosh", "asin", "asinh", "atan", "atanh", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cos",
+    "cosh", "erf", "isfinite", "isinf", "isnan", "left_shift", "log2", "log10", "right_shift", "sin", "sinh", "tan",
+    "trunc",
 ]  # fmt: skip

@@ -47,6 +47,8 @@ Operand = ir.Expr | TupleWrapper | np.ndarray[Any, Any] | np.generic | Number
 
 # Result dtypes that are not the first argument's.
 _FIXED = {"argmax": "int32", "argmin": "int32", "vm.dim_of": "int64", "vm.dim_value": "int64"}
+_FIXED.update((row.name, row.result) for row in op.unary.TABLE if row.result)
+_LIKE_SECOND = frozenset({"where", "cast_like"})
 _BINARY = frozenset(row.name for row in op.binary.TABLE)
 _BOOL = frozenset(row.name for row in op.compare.TABLE)
 
@@ -68,7 +70,7 @@ def dtype_of(expr: ir.Expr) -> str | None:
                     return None
                 # Of two operands of one dtype the one that is known ends the walk: numbers in a long chain stay cheap.
                 second = len(args) == 2 and name in _BINARY and args[1].checked_type is not None
-                expr = args[1] if name == "where" or second else args[0]
+                expr = args[1] if name in _LIKE_SECOND or second else args[0]
             case ir.Tuple(fields=fields) if fields:
                 expr = fields[0]
             case ir.TupleGetItem(tuple_value=value):

@@ -8,7 +8,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from nimblevm.relay import builder as relay
+from nimblevm import relay
 from nimblevm.relay import ir, nn
 from nimblevm.relay.call import TupleWrapper
 from nimblevm.relay.interpreter import evaluate
@@ -21,7 +21,10 @@ from nimblevm.relay.types import TensorType, scalar_type
 # Facts of TVM 0.18: argument order and defaults.
 RELAY = """
 log(data) exp(data) sqrt(data) rsqrt(data) sigmoid(data) floor(data) ceil(data) round(data) abs(data) sign(data)
-tanh(data) negative(data) logical_not(data) copy(data)
+tanh(data) negative(data) logical_not(data) copy(data) log2(data) log10(data) tan(data) cos(data) cosh(data) sin(data)
+sinh(data) acos(data) acosh(data) asin(data) asinh(data) atan(data) atanh(data) erf(data) trunc(data) isnan(data)
+isinf(data) isfinite(data) bitwise_not(data) bitwise_and(lhs, rhs) bitwise_or(lhs, rhs) bitwise_xor(lhs, rhs)
+left_shift(lhs, rhs) right_shift(lhs, rhs)
 add(lhs, rhs) subtract(lhs, rhs) multiply(lhs, rhs) divide(lhs, rhs) floor_divide(lhs, rhs) trunc_divide(lhs, rhs)
 power(lhs, rhs) mod(lhs, rhs) floor_mod(lhs, rhs) trunc_mod(lhs, rhs) logical_and(lhs, rhs) logical_or(lhs, rhs)
 logical_xor(lhs, rhs) equal(lhs, rhs) not_equal(lhs, rhs) less(lhs, rhs) less_equal(lhs, rhs) greater(lhs, rhs)

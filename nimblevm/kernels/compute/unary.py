@@ -44,6 +44,21 @@ def _sign(b: Builder, x: Value) -> Value:
     return b.select(b.compare("gt", x, zero), one, below)
 
 
+def _negation(b: Builder, x: Value) -> Value:
+    return b.unary("not" if x.dtype == "bool" else "bitnot", x)
+
+
+def _test(op: str) -> Function:
+    """isnan, isinf, isfinite: of an integer they are known."""
+
+    def compute(b: Builder, x: Value) -> Value:
+        if dtypes.dtype(x.dtype).is_float:
+            return b.test(op, x)
+        return b.const(op == "isfinite", "bool")
+
+    return compute
+
+
 # name -> function, cost of one element in simple operations
 TABLE: dict[str, tuple[Function, int]] = {
     "negative": (_plain("neg"), 1),
@@ -63,9 +78,28 @@ TABLE: dict[str, tuple[Function, int]] = {
     "sin": (_plain("sin"), 30),
     "cos": (_plain("cos"), 30),
     "tan": (_plain("tan"), 40),
+    **{
+        name: (_plain(name), 40)
+        for name in (
+            "log2",
+            "log10",
+            "sinh",
+            "cosh",
+            "asin",
+            "acos",
+            "atan",
+            "asinh",
+            "acosh",
+            "atanh",
+        )
+    },
     "nn.relu": (lambda b, x: b.binary("max", x, b.const(0, x.dtype)), 1),
     "copy": (lambda b, x: x, 0),
     "logical_not": (_plain("not"), 1),
+    "bitwise_not": (_negation, 1),
+    "isnan": (_test("isnan"), 1),
+    "isinf": (_test("isinf"), 1),
+    "isfinite": (_test("isfinite"), 1),
 }
 
 

@@ -2,9 +2,9 @@
 
     out[i] = f(lhs[i], rhs[i])      shapes broadcast by numpy's rule, both operands and the result of one dtype
 
-Integers wrap; integer division and modulus by zero raise DivisionByZero and MIN / -1 wraps. float16 is
-computed in float32 and rounded once. Source: Relay's `_tensor.py`; each row's doc says what differs from
-numpy.
+Integers wrap; integer division and modulus by zero raise DivisionByZero and MIN / -1 wraps. An integer to a
+negative power is (1 / lhs) ** -rhs with the integer division, so 0 ** -1 raises. float16 is computed in
+float32 and rounded once. Source: Relay's `_tensor.py`; each row's doc says what differs from numpy.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from nimblevm import dtypes
 from nimblevm.errors import DivisionByZero
 from nimblevm.relay.op.common import (
-    FLOATS,
+    BOOL,
+    INTEGERS,
     NUMERIC,
     Array,
     as_compute,
@@ -77,6 +79,25 @@ def _floor_mod(lhs: Array, rhs: Array) -> Any:
     return np.subtract(lhs, np.multiply(np.floor_divide(lhs, rhs), rhs))
 
 
+def _power(lhs: Array, rhs: Array) -> Any:
+    if lhs.dtype.kind == "f":
+        return np.power(lhs, rhs)
+    lhs, rhs = np.broadcast_arrays(lhs, rhs)
+    negative = rhs < 0
+    if np.any(negative & (lhs == 0)):
+        raise DivisionByZero("power: 0 to a negative power")
+    inverse = np.where((lhs == 1) | (lhs == -1) if lhs.dtype.kind == "i" else False, lhs, 0)
+    base = np.where(negative, inverse, lhs).astype(lhs.dtype)
+    # Of a negative exponent only the parity counts; the least one has no negation.
+    exponent = np.where(negative, 2 - (rhs & 1), rhs).astype(lhs.dtype)
+    return np.power(base, exponent)
+
+
+def _shift(function: Callable[[Array, Array], Any]) -> Callable[[Array, Array], Any]:
+    """The count modulo the width."""
+    return lambda lhs, rhs: function(lhs, rhs & rhs.dtype.type(8 * rhs.dtype.itemsize - 1))
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One operator: what it computes, on which dtypes, and how it differs from numpy."""
@@ -99,7 +120,10 @@ TABLE: tuple[Row, ...] = (
     ),
     Row("maximum", "lhs if lhs > rhs else rhs; a NaN operand gives NaN", np.maximum),
     Row("minimum", "lhs if lhs < rhs else rhs; a NaN operand gives NaN", np.minimum),
-    Row("power", "lhs ** rhs", np.power, "floats only", dtypes=FLOATS),
+    Row(
+        "power", "lhs ** rhs; integers wrap", _power,
+        "an integer to a negative power is (1 / lhs) ** -rhs, of 0 it raises; numpy refuses it",
+    ),
     Row(
         "floor_divide", "floor(lhs / rhs)", _floor_divide,
         "floats: the quotient rounded once, then floor (numpy corrects it by the remainder); "
@@ -121,7 +145,31 @@ TABLE: tuple[Row, ...] = (
         "mod", "lhs - trunc(lhs / rhs) * rhs, exact, sign of lhs", _trunc_mod,
         "numpy's mod floors, this one truncates; an integer zero divisor raises", divides=True,
     ),
+    Row("bitwise_and", "lhs & rhs", np.bitwise_and, dtypes=INTEGERS + BOOL),
+    Row("bitwise_or", "lhs | rhs", np.bitwise_or, dtypes=INTEGERS + BOOL),
+    Row("bitwise_xor", "lhs ^ rhs", np.bitwise_xor, dtypes=INTEGERS + BOOL),
+    Row(
+        "left_shift", "lhs << (rhs mod width)", _shift(np.left_shift),
+        "the count is taken modulo the width of the dtype", dtypes=INTEGERS,
+    ),
+    Row(
+        "right_shift", "lhs >> (rhs mod width), signed integers keep their sign", _shift(np.right_shift),
+        "the count is taken modulo the width of the dtype", dtypes=INTEGERS,
+    ),
 )  # fmt: skip
+
+
+def _effect(row: Row) -> Effect | Callable[[tuple[Type, ...], Any], Effect]:
+    if row.divides:
+        return divides_integers
+    return _power_effect if row.name == "power" else Effect.TOTAL
+
+
+def _power_effect(arg_types: tuple[Type, ...], attrs: object) -> Effect:
+    """Only signed integers have negative exponents that divide."""
+    first = arg_types[0]
+    signed = isinstance(first, TensorType) and dtypes.dtype(first.dtype)
+    return Effect.MAY_FAIL if signed and signed.is_integer and signed.is_signed else Effect.TOTAL
 
 
 def _relation(allowed: tuple[str, ...]) -> Callable[[TypeContext, tuple[Type, ...], Any], Type]:
@@ -162,7 +210,7 @@ for _row in TABLE:
             relation=_relation(_row.dtypes),
             reference=_reference(_row),
             pattern=OpPattern.BROADCAST,
-            effect=divides_integers if _row.divides else Effect.TOTAL,
+            effect=_effect(_row),
             dtypes=(_row.dtypes,),
             doc=_doc(_row),
         )

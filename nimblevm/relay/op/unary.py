@@ -1,12 +1,13 @@
 """Elementwise functions of one tensor: one table.
 
-    out[i] = f(data[i])             same shape and dtype
+    out[i] = f(data[i])             same shape; same dtype, bool for isnan, isinf and isfinite
 
 float16 is computed in float32 and rounded once; integers wrap. Source: Relay's `_tensor.py`, `nn/_nn.py`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from nimblevm.relay.op.common import (
     ALL,
     BOOL,
     FLOATS,
+    INTEGERS,
     NUMERIC,
     Array,
     as_compute,
@@ -25,7 +27,7 @@ from nimblevm.relay.op.common import (
     tensor_of,
 )
 from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, register
-from nimblevm.relay.types import Type
+from nimblevm.relay.types import TensorType, Type
 
 
 def _is_float(x: Array) -> bool:
@@ -54,15 +56,21 @@ def _relu(x: Array) -> Any:
     return np.maximum(x, x.dtype.type(0))
 
 
+def _erf(x: Array) -> Any:
+    """numpy has none; computed in float64 by Python's."""
+    return np.vectorize(math.erf, otypes=["float64"])(x.astype("float64")).astype(x.dtype)
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One elementwise function."""
+    """One elementwise function. result: its dtype if it is not the operand's."""
 
     name: str
     formula: str
     function: Callable[[Array], Any]
     differs: str = "none"
     dtypes: tuple[str, ...] = NUMERIC
+    result: str = ""
 
 
 TABLE: tuple[Row, ...] = (
@@ -71,9 +79,24 @@ TABLE: tuple[Row, ...] = (
     Row("sign", "1 if x > 0, -1 if x < 0, else 0", _sign, "NaN gives 0"),
     Row("floor", "the greatest integer <= x", lambda x: np.floor(x) if _is_float(x) else x),
     Row("ceil", "the least integer >= x", lambda x: np.ceil(x) if _is_float(x) else x),
+    Row("trunc", "x without its fraction", lambda x: np.trunc(x) if _is_float(x) else x),
     Row("round", "the nearest integer, half away from zero", _round, "numpy rounds half to even"),
     Row("exp", "e ** x", np.exp, dtypes=FLOATS),
     Row("log", "natural logarithm; 0 gives -inf, x < 0 NaN", np.log, dtypes=FLOATS),
+    Row("log2", "binary logarithm; 0 gives -inf, x < 0 NaN", np.log2, dtypes=FLOATS),
+    Row("log10", "decimal logarithm; 0 gives -inf, x < 0 NaN", np.log10, dtypes=FLOATS),
+    Row("sin", "sine", np.sin, dtypes=FLOATS),
+    Row("cos", "cosine", np.cos, dtypes=FLOATS),
+    Row("tan", "tangent", np.tan, dtypes=FLOATS),
+    Row("sinh", "hyperbolic sine", np.sinh, dtypes=FLOATS),
+    Row("cosh", "hyperbolic cosine", np.cosh, dtypes=FLOATS),
+    Row("asin", "arc sine; |x| > 1 gives NaN", np.arcsin, "numpy's arcsin", FLOATS),
+    Row("acos", "arc cosine; |x| > 1 gives NaN", np.arccos, "numpy's arccos", FLOATS),
+    Row("atan", "arc tangent", np.arctan, "numpy's arctan", FLOATS),
+    Row("asinh", "inverse hyperbolic sine", np.arcsinh, "numpy's arcsinh", FLOATS),
+    Row("acosh", "inverse hyperbolic cosine; x < 1 gives NaN", np.arccosh, "numpy's arccosh", FLOATS),
+    Row("atanh", "inverse hyperbolic tangent; |x| > 1 gives NaN", np.arctanh, "numpy's arctanh", FLOATS),
+    Row("erf", "the error function", _erf, "numpy has no such function", FLOATS),
     Row("sqrt", "square root; x < 0 gives NaN", np.sqrt, dtypes=FLOATS),
     Row("rsqrt", "1 / sqrt(x)", lambda x: 1 / np.sqrt(x), "numpy has no such function", FLOATS),
     Row("tanh", "hyperbolic tangent", np.tanh, dtypes=FLOATS),
@@ -81,12 +104,17 @@ TABLE: tuple[Row, ...] = (
     Row("nn.relu", "max(x, 0); NaN stays NaN", _relu, "numpy has no such function"),
     Row("copy", "x", lambda x: x, dtypes=ALL),
     Row("logical_not", "not x", np.logical_not, "bool operands only", BOOL),
-)
+    Row("bitwise_not", "~x; bool: not x", np.bitwise_not, dtypes=INTEGERS + BOOL),
+    Row("isnan", "whether x is NaN; an integer never is", np.isnan, result="bool"),
+    Row("isinf", "whether x is infinite; an integer never is", np.isinf, result="bool"),
+    Row("isfinite", "whether x is neither NaN nor infinite", np.isfinite, result="bool"),
+)  # fmt: skip
 
 
-def _relation(allowed: tuple[str, ...]) -> Callable[[TypeContext, tuple[Type, ...], Any], Type]:
+def _relation(row: Row) -> Callable[[TypeContext, tuple[Type, ...], Any], Type]:
     def relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: Any) -> Type:
-        return tensor_of(ctx, arg_types, 0, allowed)
+        data = tensor_of(ctx, arg_types, 0, row.dtypes)
+        return TensorType(data.shape, row.result or data.dtype)
 
     return relation
 
@@ -95,7 +123,7 @@ def _reference(row: Row) -> Callable[[tuple[Array, ...], Any, Type], Array]:
     def reference(inputs: tuple[Array, ...], attrs: Any, result: Type) -> Array:
         (data,) = inputs
         with np.errstate(all="ignore"):
-            return rounded(row.function(as_compute(data)), dtype_name(data))
+            return rounded(row.function(as_compute(data)), row.result or dtype_name(data))
 
     return reference
 
@@ -103,7 +131,7 @@ def _reference(row: Row) -> Callable[[tuple[Array, ...], Any, Type], Array]:
 def _doc(row: Row) -> str:
     return (
         f"{row.name}(data): out = {row.formula}   (x = data)\n\n"
-        "data: a tensor of any shape; result: the same shape and dtype.\n"
+        f"data: a tensor of any shape; result: the same shape and {row.result or 'dtype'}.\n"
         f"Dtypes: {', '.join(row.dtypes)}.\nDiffers from numpy: {row.differs}."
     )
 
@@ -113,7 +141,7 @@ for _row in TABLE:
         Op(
             name=_row.name,
             args=("data",),
-            relation=_relation(_row.dtypes),
+            relation=_relation(_row),
             reference=_reference(_row),
             pattern=OpPattern.ELEMWISE,
             effect=Effect.TOTAL,
