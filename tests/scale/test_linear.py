@@ -84,7 +84,37 @@ def cells(n: int) -> str:
     return f"{HEADER}def @main(%v0: Tensor[(3), float32]) {{\n{body}\n%v{n} }}\n"
 
 
-FAMILIES = [lets, nested, shared, branches, closures, functions, matches, cells]
+def clauses(n: int) -> str:
+    cases = " ".join(f"C{i}(%x{i}) => {{ tanh(%x{i}) }}," for i in range(n))
+    kinds = ", ".join(f"C{i}(Tensor[(?), float32])" for i in range(n))
+    return f"{HEADER}type E {{ {kinds} }}\ndef @main(%e: E) {{ match (%e) {{ {cases} }} }}\n"
+
+
+def wide(n: int) -> str:
+    body = "\n".join(f"let %v{i} = exp(%t.{i});" for i in range(n))
+    return (
+        f"{HEADER}def @main(%x: Tensor[(?n), float32]) {{\nlet %t = ({'tanh(%x), ' * n});\n{body}\n"
+        f"({', '.join(f'%v{i}' for i in range(n))}) }}\n"
+    )
+
+
+def else_ifs(n: int) -> str:
+    body = "".join(f"if (less(%k, {i})) {{ tanh(%x) }} else {{\n" for i in range(n))
+    return f"{HEADER}def @main(%x: Tensor[(?n), float32], %k: int32) {{\n{body}%x{' }' * n} }}\n"
+
+
+def generic(n: int) -> str:
+    body = "\n".join(f"let %v{i + 1} = @same(%v{i});" for i in range(n))
+    return (
+        f"{HEADER}def @same[A](%a: A) -> A {{ %a }}\n"
+        f"def @main(%v0: Tensor[(?n), float32]) {{\n{body}\n%v{n} }}\n"
+    )
+
+
+FAMILIES = [
+    lets, nested, shared, branches, closures, functions, matches, cells, clauses, wide, else_ifs,
+    generic,
+]  # fmt: skip
 
 
 def count(run: Callable[[], Any]) -> int:
