@@ -4,6 +4,24 @@ from __future__ import annotations
 
 from nimblevm.relay import ir, op
 from nimblevm.relay.call import Operand, call_op
+from nimblevm.relay.nn_conv import (
+    conv1d as conv1d,
+)
+from nimblevm.relay.nn_conv import (
+    conv1d_transpose as conv1d_transpose,
+)
+from nimblevm.relay.nn_conv import (
+    conv2d as conv2d,
+)
+from nimblevm.relay.nn_conv import (
+    conv2d_transpose as conv2d_transpose,
+)
+from nimblevm.relay.nn_conv import (
+    conv3d as conv3d,
+)
+from nimblevm.relay.nn_conv import (
+    conv3d_transpose as conv3d_transpose,
+)
 
 
 def dense(data: Operand, weight: Operand, units: int | None = None, out_dtype: str = "") -> ir.Call:

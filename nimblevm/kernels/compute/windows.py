@@ -1,0 +1,185 @@
+"""Padded scratch in which sliding windows have contiguous rows, whatever the strides: for convolutions and pools.
+
+    planes[lead..., phase..., flat]
+
+Along an axis with stride s, element e of the padded data lies at (phase e mod s, row e div s); the rows of all axes
+are flattened row-major. The window at output (y, x) and kernel offset (r, c) then reads
+
+    phase (r * dilation) mod s, ...;   flat = (y * width + x) + (r * dilation) div s * width + (c * dilation) div s
+
+so one loop over q = y * width + x reads contiguous elements for all outputs, those between two rows of the result
+(x >= its width) included: they are computed and never read. `q` runs in blocks of LANES, so that a block is a
+fixed number of vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+from nimblevm.kernels.loop_ir import Store, Value
+from nimblevm.kernels.tensor_expr import Emitter, Index, Steps, TensorExpr
+from nimblevm.relay import dims
+from nimblevm.relay.dims import Dim
+from nimblevm.relay.op.common import product
+from nimblevm.relay.op.windows import Window
+
+LANES = 16
+Storing = Generator[Any, Value, None]
+
+
+def scratch(em: Emitter, tensor: TensorExpr) -> int:
+    """The number of a new scratch buffer that holds `tensor`."""
+    em.scratch.append(tensor)
+    return em.first_scratch + len(em.scratch) - 1
+
+
+def unused(index: Index) -> Steps:
+    """`at` of a tensor that is stored before it is read."""
+    raise AssertionError("read before it is stored")
+    yield
+
+
+def rows_of(window: Window) -> Dim:
+    """Rows that the padded axis takes, with one plane a phase."""
+    return dims.floordiv(dims.add(window.padded, window.stride - 1), window.stride)
+
+
+def phases_of(window: Window) -> int:
+    """How many phases windows read: the first only, or all."""
+    single = isinstance(window.kernel, int) and window.kernel == 1
+    return 1 if single or window.dilation % window.stride == 0 else window.stride
+
+
+class Planes:
+    """The scratch tensor for windows along some axes; `lead` are the sizes of the axes before them."""
+
+    def __init__(
+        self, em: Emitter, lead: Sequence[Dim], found: Sequence[Window], dtype: str
+    ) -> None:
+        self.em = em
+        self.lead = tuple(lead)
+        self.windows = tuple(found)
+        self.phases = tuple(phases_of(w) for w in found)
+        self.rows = tuple(rows_of(w) for w in found)
+        flat = dims.add(product(self.rows), LANES - 1)
+        self.tensor = TensorExpr((*self.lead, *self.phases, flat), dtype, unused)
+
+    @property
+    def blocks(self) -> Dim:
+        """Blocks of LANES positions q that cover every output."""
+        last: Dim = 0
+        for window, rows in zip(self.windows, self.rows, strict=True):
+            last = dims.add(dims.mul(last, rows), dims.sub(window.out, 1))
+        return dims.floordiv(dims.add(last, LANES), LANES)
+
+    def position(self, at: Index) -> Value:
+        """Where a row an axis lies in `flat`."""
+        found = self.em.b.i64(0)
+        for place, rows in zip(at, self.rows, strict=True):
+            found = self.em.b.add(self.em.b.mul(found, self.em.dim(rows)), place)
+        return found
+
+    def index(self, lead: Index, offset: Index, q: Value) -> Index:
+        """What the window at position q reads at kernel offset `offset`."""
+        b = self.em.b
+        phase: list[Value] = []
+        shift: list[Value] = []
+        for at, window, phases in zip(offset, self.windows, self.phases, strict=True):
+            reach, stride = b.mul(at, b.i64(window.dilation)), b.i64(window.stride)
+            phase.append(b.binary("floormod", reach, stride) if phases > 1 else b.i64(0))
+            shift.append(b.binary("floordiv", reach, stride))
+        return (*lead, *phase, b.add(q, self.position(tuple(shift))))
+
+    def fill(self, padding: Value, element: Callable[[Index, Index], Steps]) -> Storing:
+        """Store `padding` everywhere, then element(lead, place in data) where data is. Once."""
+        if self.tensor.storage is not None:
+            return
+        em, b = self.em, self.em.b
+        buffer = scratch(em, self.tensor)
+        with em.at_top():
+            with em.loops(self.tensor.shape, parallel=True) as index:
+                em.emit(Store(buffer, index, padding))
+            with em.loops((*self.lead, *self.phases), parallel=True) as index:
+                lead, phase = index[: len(self.lead)], index[len(self.lead) :]
+                bounds = [
+                    self._rows_with_data(w, p) for w, p in zip(self.windows, phase, strict=True)
+                ]
+                with em.loops([b.sub(end, first) for first, end in bounds], parallel=True) as inner:
+                    rows = [b.add(first, i) for (first, _), i in zip(bounds, inner, strict=True)]
+                    place = tuple(
+                        b.add(b.mul(row, b.i64(w.stride)), b.sub(p, b.i64(w.before)))
+                        for row, p, w in zip(rows, phase, self.windows, strict=True)
+                    )
+                    value = yield from element(lead, place)
+                    where = (*lead, *phase, self.position(tuple(rows)))
+                    em.emit(Store(buffer, where, b.cast(value, self.tensor.dtype)))
+        self.tensor.storage = buffer
+
+    def _rows_with_data(self, window: Window, phase: Value) -> tuple[Value, Value]:
+        """First row of a phase that is an element of data, and the one after the last."""
+        b = self.em.b
+        stride = b.i64(window.stride)
+        start = b.sub(b.i64(window.before + window.stride - 1), phase)
+        end = b.add(self.em.dim(window.size), start)
+        return b.binary("floordiv", start, stride), b.binary("floordiv", end, stride)
+
+    def fill_spread(
+        self,
+        starts: Sequence[Dim],
+        steps: Sequence[int],
+        sizes: Sequence[Dim],
+        element: Callable[[Index, Index], Steps],
+    ) -> Storing:
+        """Store 0 everywhere and element e of an axis at start + e * step, where that is inside. Once.
+
+        Windows have stride 1 and no padding of their own; a start may be negative.
+        """
+        if self.tensor.storage is not None:
+            return
+        em, b = self.em, self.em.b
+        buffer = scratch(em, self.tensor)
+        firsts = [
+            dims.max_(dims.neg(dims.floordiv(start, step)), 0)
+            for start, step in zip(starts, steps, strict=True)
+        ]
+        ends = [
+            dims.min_(size, dims.add(dims.floordiv(dims.sub(dims.sub(w.size, 1), start), step), 1))
+            for w, start, step, size in zip(self.windows, starts, steps, sizes, strict=True)
+        ]
+        counts = [dims.sub(end, first) for end, first in zip(ends, firsts, strict=True)]
+        with em.at_top():
+            with em.loops(self.tensor.shape, parallel=True) as index:
+                em.emit(Store(buffer, index, b.const(0, self.tensor.dtype)))
+            with em.loops((*self.lead, *counts), parallel=True) as index:
+                lead, inner = index[: len(self.lead)], index[len(self.lead) :]
+                place = tuple(b.add(em.dim(f), i) for f, i in zip(firsts, inner, strict=True))
+                rows = tuple(
+                    b.add(b.mul(at, b.i64(step)), em.dim(start))
+                    for at, step, start in zip(place, steps, starts, strict=True)
+                )
+                value = yield from element(lead, place)
+                zeros = (b.i64(0),) * len(self.phases)
+                where = (*lead, *zeros, self.position(rows))
+                em.emit(Store(buffer, where, b.cast(value, self.tensor.dtype)))
+        self.tensor.storage = buffer
+
+    def results(self, lead: Sequence[Dim], dtype: str) -> TensorExpr:
+        """A tensor for a value a position, of sizes (lead..., positions)."""
+        return TensorExpr((*lead, dims.mul(self.blocks, LANES)), dtype, unused)
+
+    def compute(self, wide: TensorExpr, value: Callable[[Index, Value], Steps]) -> Storing:
+        """Store value(lead, q) for all positions in `wide`. Once."""
+        if wide.storage is not None:
+            return
+        em, b = self.em, self.em.b
+        buffer = scratch(em, wide)
+        with em.at_top(), em.loops((*wide.shape[:-1], self.blocks, LANES), parallel=True) as index:
+            *lead, block, lane = index
+            q = b.add(b.mul(block, b.i64(LANES)), lane)
+            found = yield from value(tuple(lead), q)
+            em.emit(Store(buffer, (*lead, q), found))
+        wide.storage = buffer
+
+
+__all__ = ["LANES", "Planes", "Storing"]

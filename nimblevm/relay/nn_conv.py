@@ -1,0 +1,170 @@
+"""relay.nn: convolutions, with TVM's argument order and defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nimblevm.relay import ir, op
+from nimblevm.relay.call import Operand, call_op
+
+Sizes = int | Sequence[int]
+
+
+def sizes(value: Sizes | None, count: int) -> tuple[int, ...] | None:
+    """An attribute that TVM's functions take as one number or one an axis."""
+    if value is None:
+        return None
+    return (value,) * count if isinstance(value, int) else tuple(value)
+
+
+def padding(value: Sizes, count: int) -> tuple[int, ...]:
+    """Befores and then afters, as TVM's functions write paddings of one number or one an axis."""
+    found = (value,) if isinstance(value, int) else tuple(value)
+    if len(found) == 1:
+        return found * (2 * count)
+    return found * 2 if len(found) == count else found
+
+
+def _conv(name: str, data: Operand, weight: Operand, **given: Any) -> ir.Call:
+    rank = op.conv.ROWS[name].rank
+    for key in ("strides", "dilation", "kernel_size", "output_padding"):
+        if key in given:
+            given[key] = sizes(given[key], rank)
+    given["padding"] = padding(given["padding"], rank)
+    return call_op(name, data, weight, attrs=op.conv.ATTRS[name](**given))
+
+
+def conv1d(
+    data: Operand,
+    weight: Operand,
+    strides: Sizes = 1,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+    channels: int | None = None,
+    kernel_size: Sizes | None = None,
+    data_layout: str = "NCW",
+    kernel_layout: str = "OIW",
+    out_layout: str = "",
+    out_dtype: str = "",
+) -> ir.Call:
+    """Sums of windows along one axis times a kernel."""
+    return _conv(
+        "nn.conv1d", data, weight, strides=strides, padding=padding, dilation=dilation, groups=groups,
+        channels=channels, kernel_size=kernel_size, data_layout=data_layout, kernel_layout=kernel_layout,
+        out_layout=out_layout, out_dtype=out_dtype,
+    )  # fmt: skip
+
+
+def conv2d(
+    data: Operand,
+    weight: Operand,
+    strides: Sizes = (1, 1),
+    padding: Sizes = (0, 0),
+    dilation: Sizes = (1, 1),
+    groups: int = 1,
+    channels: int | None = None,
+    kernel_size: Sizes | None = None,
+    data_layout: str = "NCHW",
+    kernel_layout: str = "OIHW",
+    out_layout: str = "",
+    out_dtype: str = "",
+) -> ir.Call:
+    """Sums of windows along two axes times a kernel."""
+    return _conv(
+        "nn.conv2d", data, weight, strides=strides, padding=padding, dilation=dilation, groups=groups,
+        channels=channels, kernel_size=kernel_size, data_layout=data_layout, kernel_layout=kernel_layout,
+        out_layout=out_layout, out_dtype=out_dtype,
+    )  # fmt: skip
+
+
+def conv3d(
+    data: Operand,
+    weight: Operand,
+    strides: Sizes = (1, 1, 1),
+    padding: Sizes = (0, 0, 0),
+    dilation: Sizes = (1, 1, 1),
+    groups: int = 1,
+    channels: int | None = None,
+    kernel_size: Sizes | None = None,
+    data_layout: str = "NCDHW",
+    kernel_layout: str = "OIDHW",
+    out_layout: str = "",
+    out_dtype: str = "",
+) -> ir.Call:
+    """Sums of windows along three axes times a kernel."""
+    return _conv(
+        "nn.conv3d", data, weight, strides=strides, padding=padding, dilation=dilation, groups=groups,
+        channels=channels, kernel_size=kernel_size, data_layout=data_layout, kernel_layout=kernel_layout,
+        out_layout=out_layout, out_dtype=out_dtype,
+    )  # fmt: skip
+
+
+def conv1d_transpose(
+    data: Operand,
+    weight: Operand,
+    strides: Sizes = (1,),
+    padding: Sizes = (0,),
+    dilation: Sizes = (1,),
+    groups: int = 1,
+    channels: int | None = None,
+    kernel_size: Sizes | None = None,
+    data_layout: str = "NCW",
+    kernel_layout: str = "IOW",
+    out_layout: str = "",
+    output_padding: Sizes = (0,),
+    out_dtype: str = "",
+) -> ir.Call:
+    """Every element spreads the kernel over one axis."""
+    return _conv(
+        "nn.conv1d_transpose", data, weight, strides=strides, padding=padding, dilation=dilation, groups=groups,
+        channels=channels, kernel_size=kernel_size, data_layout=data_layout, kernel_layout=kernel_layout,
+        out_layout=out_layout, output_padding=output_padding, out_dtype=out_dtype,
+    )  # fmt: skip
+
+
+def conv2d_transpose(
+    data: Operand,
+    weight: Operand,
+    strides: Sizes = (1, 1),
+    padding: Sizes = (0, 0),
+    dilation: Sizes = (1, 1),
+    groups: int = 1,
+    channels: int | None = None,
+    kernel_size: Sizes | None = None,
+    data_layout: str = "NCHW",
+    kernel_layout: str = "IOHW",
+    out_layout: str = "",
+    output_padding: Sizes = (0, 0),
+    out_dtype: str = "",
+) -> ir.Call:
+    """Every element spreads the kernel over two axes."""
+    return _conv(
+        "nn.conv2d_transpose", data, weight, strides=strides, padding=padding, dilation=dilation, groups=groups,
+        channels=channels, kernel_size=kernel_size, data_layout=data_layout, kernel_layout=kernel_layout,
+        out_layout=out_layout, output_padding=output_padding, out_dtype=out_dtype,
+    )  # fmt: skip
+
+
+def conv3d_transpose(
+    data: Operand,
+    weight: Operand,
+    strides: Sizes = (1, 1, 1),
+    padding: Sizes = (0, 0, 0),
+    dilation: Sizes = (1, 1, 1),
+    groups: int = 1,
+    channels: int | None = None,
+    kernel_size: Sizes | None = None,
+    data_layout: str = "NCDHW",
+    kernel_layout: str = "IODHW",
+    out_layout: str = "",
+    output_padding: Sizes = (0, 0, 0),
+    out_dtype: str = "",
+) -> ir.Call:
+    """Every element spreads the kernel over three axes."""
+    return _conv(
+        "nn.conv3d_transpose", data, weight, strides=strides, padding=padding, dilation=dilation, groups=groups,
+        channels=channels, kernel_size=kernel_size, data_layout=data_layout, kernel_layout=kernel_layout,
+        out_layout=out_layout, output_padding=output_padding, out_dtype=out_dtype,
+    )  # fmt: skip

@@ -1,0 +1,87 @@
+"""Cases of products, convolutions, pools and resizing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nimblevm.relay.op import conv
+from tests.relay.op.draw import Case, Source, array, flag, pick
+
+
+def _layout(source: Source, standard: str, other: str) -> str:
+    return other if flag(source) else standard
+
+
+def _shaped(layout: str, sizes: dict[str, int]) -> tuple[int, ...]:
+    return tuple(sizes[letter] for letter in layout)
+
+
+def _padding(source: Source, rank: int) -> tuple[int, ...]:
+    count = pick(source, (1, rank, 2 * rank))
+    return tuple(source.integer(0, 2) for _ in range(count))
+
+
+def _pairs(padding: tuple[int, ...], rank: int) -> list[tuple[int, int]]:
+    if len(padding) == 1:
+        padding = padding * (2 * rank)
+    elif len(padding) == rank:
+        padding = padding * 2
+    return list(zip(padding[:rank], padding[rank:], strict=True))
+
+
+def _conv(source: Source, dtype: str, name: str) -> Case:
+    row = conv.ROWS[name]
+    rank, letters = row.rank, row.spatial
+    kernel = [source.integer(1, 3) for _ in range(rank)]
+    strides = tuple(source.integer(1, 3) for _ in range(rank))
+    dilation = tuple(source.integer(1, 2) for _ in range(rank))
+    padding = _padding(source, rank)
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+    groups = pick(source, (1, 1, 2, 3))
+    inner, outer = pick(source, (0, 1, 2, 3)), pick(source, (0, 1, 2, 5))
+    if groups == 1 and inner == 0 and outer == 0:
+        inner = 1
+    more = tuple(source.integer(0, s - 1) for s in strides)
+    sizes = []
+    for reached, (before, after) in zip(reach, _pairs(padding, rank), strict=True):
+        least = max(reached - before - after, 0)
+        if row.transposed:
+            # So many elements that something of the result is left.
+            least = max(before + after - reached, 0) + 1
+        sizes.append(least + source.integer(0, 3))
+    data_layout = _layout(source, row.data_layout, "N" + letters + "C")
+    kernel_layout = _layout(source, row.kernel_layout, letters + row.kernel_layout[1::-1])
+    data = {
+        "N": pick(source, (0, 1, 2)),
+        "C": groups * inner,
+        **dict(zip(letters, sizes, strict=True)),
+    }
+    if row.transposed:
+        weight = {"I": groups * inner, "O": outer}
+    else:
+        weight = {"I": inner, "O": groups * outer}
+    weight.update(zip(letters, kernel, strict=True))
+    names: dict[str, Any] = {
+        "strides": strides, "padding": padding, "dilation": dilation, "groups": groups,
+        "channels": groups * outer if flag(source) else None, "kernel_size": tuple(kernel) if flag(source) else None,
+        "data_layout": data_layout, "kernel_layout": kernel_layout,
+        "out_layout": pick(source, ("", "", row.data_layout)),
+        "out_dtype": "int32" if dtype in ("int8", "uint8") and flag(source) else "",
+    }  # fmt: skip
+    if row.transposed:
+        names["output_padding"] = more
+    inputs = (
+        array(source, _shaped(data_layout, data), dtype, special=False),
+        array(source, _shaped(kernel_layout, weight), dtype, special=False),
+    )
+    return Case(inputs, conv.ATTRS[name](**names))
+
+
+def _named(generator: Callable[..., Case], name: str) -> Callable[[Source, str], Case]:
+    return lambda source, dtype: generator(source, dtype, name)
+
+
+CASES: dict[str, Callable[[Source, str], Case]] = {
+    **{row.name: _named(_conv, row.name) for row in conv.TABLE},
+}
