@@ -7,6 +7,9 @@
     vm = nvm.VirtualMachine(nvm.load("model.nvm"))   # run time: needs numpy, cffi and msgpack alone
     out = vm.run(x)
 
+Compile time: relay (the language), compile. Run time: load, Executable, VirtualMachine, Limits, Tensor, ADTValue,
+Device and devices. Every error is a NimbleError and a fitting builtin exception; nimblevm.errors has them all.
+
 Names are looked up on first use, so that a deployment runtime never loads the compiler.
 """
 
@@ -16,9 +19,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nimblevm import errors, relay
+    from nimblevm import devices, errors, relay
     from nimblevm.bytecode.adt import ADTValue
     from nimblevm.bytecode.executable import Executable, load
+    from nimblevm.devices.device import Device
     from nimblevm.driver import compile
     from nimblevm.errors import (
         Cancelled,
@@ -37,6 +41,7 @@ __version__ = "0.1.0"
 _PUBLIC: dict[str, tuple[str, str | None]] = {
     "ADTValue": ("nimblevm.bytecode.adt", "ADTValue"),
     "Cancelled": ("nimblevm.errors", "Cancelled"),
+    "Device": ("nimblevm.devices.device", "Device"),
     "Executable": ("nimblevm.bytecode.executable", "Executable"),
     "InvalidExecutable": ("nimblevm.errors", "InvalidExecutable"),
     "InvalidInput": ("nimblevm.errors", "InvalidInput"),
@@ -47,14 +52,15 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "VMBusy": ("nimblevm.errors", "VMBusy"),
     "VirtualMachine": ("nimblevm.vm.vm", "VirtualMachine"),
     "compile": ("nimblevm.driver", "compile"),
+    "devices": ("nimblevm.devices", None),
     "errors": ("nimblevm.errors", None),
     "load": ("nimblevm.bytecode.executable", "load"),
     "relay": ("nimblevm.relay", None),
 }
 
 __all__ = [
-    "ADTValue", "Cancelled", "Executable", "InvalidExecutable", "InvalidInput", "LimitExceeded", "Limits",
-    "NimbleError", "Tensor", "VMBusy", "VirtualMachine", "__version__", "compile", "errors", "load", "relay",
+    "ADTValue", "Cancelled", "Device", "Executable", "InvalidExecutable", "InvalidInput", "LimitExceeded", "Limits",
+    "NimbleError", "Tensor", "VMBusy", "VirtualMachine", "__version__", "compile", "devices", "errors", "load", "relay",
 ]  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nimblevm import dtypes
 from nimblevm.bytecode.executable import Executable
 from nimblevm.bytecode.serialize import NATIVE, ProgramBuilder, SectionRecord, serialize
 from nimblevm.compiler.emit import KernelBuilder, emit
@@ -49,15 +50,15 @@ def compile(
 ) -> Executable:
     """Compile a module (or one function, which becomes `main`) and load the result.
 
-    params       parameters of main by name, bound as constants (arrays, or anything numpy takes)
-    target       "native" (this machine; "llvm" means the same), or a target of kernels/llvm.py
+    params       parameters of main by name, bound as constants: arrays of exactly the declared dtype and shape, or
+                 Python numbers and lists, which take it
+    target       "native" (this machine; "llvm" means the same), an LLVM CPU level such as "x86-64-v3", or "none"
     passes_off   names of passes to skip
     unbox        rank-0 integers and bools live in int registers
-    native       write machine code; without llvmlite or a linker compile warns and writes the kernel IR alone
+    native       write machine code; without llvmlite or a linker compile warns (NimbleWarning) and writes the
+                 kernel IR alone, which is interpreted
     plan_memory  let tensors of disjoint lifetimes share storage
     verify       check the module after every pass (slow)
-    entry_points functions that callers will invoke by name: what these do not reach is left out (default: all
-                 functions but the prelude's)
     on_pass      called with a pass's name and its seconds
 
     Raises RelayTypeError, WellFormedError, CompileError.
@@ -82,15 +83,12 @@ def compile_to_bytes(
     entry_points: Iterable[str] | None = None,
     on_pass: Callable[[str, float], None] | None = None,
 ) -> bytes:
-    """As `compile`, but gives the file's bytes and loads nothing (so that it works for other
-    machines).
-    """
+    """As `compile`, but gives the file's bytes and loads nothing (so that it works for other machines)."""
     off = {passes_off} if isinstance(passes_off, str) else set(passes_off)
     if not plan_memory:
         off.add("plan_memory")
     ctx = PassContext(frozenset(off), verify, unbox, evaluate_call, on_pass, KernelCache(unbox))
-    if isinstance(mod, Function):
-        mod = IRModule.from_expr(mod)
+    mod = _module(mod)
     with gc_paused():
         if params:
             mod = bind_params(mod, params)
@@ -105,6 +103,19 @@ def compile_to_bytes(
         builder = _native_builder(target) if native else None
         record = emit(mod, unbox, {"nimblevm": VERSION}, builder, ctx.kernels)
         return serialize(record)
+
+
+def _module(mod: IRModule | Function) -> IRModule:
+    if isinstance(mod, IRModule):
+        return mod
+    if isinstance(mod, Function):
+        return IRModule.from_expr(mod)
+    hint = "wrap it: relay.Function(params, body)" if isinstance(mod, Expr) else ""
+    hint = "nvm.relay.parse(text) makes a module of text" if isinstance(mod, str) else hint
+    raise TypeError(
+        f"compile takes an IRModule or a relay.Function, not {type(mod).__name__}"
+        f"{'; ' if hint else ''}{hint}"
+    )
 
 
 def _native_builder(target: str) -> KernelBuilder:
@@ -126,13 +137,14 @@ def bind_params(mod: IRModule, params: Mapping[str, Any], name: str = "main") ->
     """A module whose function `name` has some parameters replaced by constants. CompileError for an
     unknown name.
     """
+    if not isinstance(params, Mapping):
+        raise TypeError(f"params must map names to arrays, not be a {type(params).__name__}")
     function = mod.function(name)
     by_name = {p.name_hint: p for p in function.params}
-    unknown = sorted(set(params) - set(by_name))
+    unknown = sorted(map(str, set(params) - set(by_name)))
     if unknown:
-        raise CompileError(
-            f"params names {', '.join(unknown)}, but @{name} has the parameters {', '.join(by_name)}"
-        )
+        has = f"has the parameters {', '.join(by_name)}" if by_name else "has no parameters"
+        raise CompileError(f"params names {', '.join(unknown)}, but @{name} {has}")
     memo: dict[Expr, Expr] = {}
     for key, value in params.items():
         memo[by_name[key]] = _constant(by_name[key], value)
@@ -146,18 +158,25 @@ def bind_params(mod: IRModule, params: Mapping[str, Any], name: str = "main") ->
 
 
 def _constant(param: Var, value: Any) -> Constant:
-    """An array for a parameter: exact dtype, rank and static dims."""
-    array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+    """An array for a parameter: exact dtype, rank and static dims. Python numbers and lists take the dtype."""
     declared: Type | None = param.type_annotation
+    plain = isinstance(value, bool | int | float | list | tuple)
+    dtype = declared.dtype if plain and isinstance(declared, TensorType) else None
+    try:
+        array = np.asarray(value.numpy() if hasattr(value, "numpy") else value, dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise CompileError(f"params: %{param.name_hint}: no array: {error}") from None
     if isinstance(declared, TensorType):
         static = [d if isinstance(d, int) else None for d in declared.shape]
         fits = len(static) == array.ndim and all(
             d is None or d == n for d, n in zip(static, array.shape, strict=True)
         )
         if array.dtype.name != declared.dtype or not fits:
+            cast = fits and array.dtype.name in dtypes.BY_NAME
             raise CompileError(
-                f"params: %{param.name_hint} is declared as {declared!r}, "
+                f"params: %{param.name_hint} is declared as {declared}, "
                 f"but the value is {array.dtype.name} of shape {array.shape}"
+                + (f"; value.astype({declared.dtype!r}) casts it" if cast else "")
             )
     return Constant(array, span=param.span)
 

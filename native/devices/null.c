@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "alloc.h"
+#include "nvm_api.h"
 #include "nvm_device.h"
+#include "status.h"
 
 #include "null.h"
 
@@ -21,6 +23,14 @@ typedef struct null_device {
 static nvm_null_counts totals;
 
 const nvm_null_counts *nvm_null_totals(void) { return &totals; }
+
+NVM_EXPORT void nvm_null_record_get(nvm_null_record *out_record) {
+  *out_record = (nvm_null_record){.allocs = atomic_load(&totals.allocs),
+                                  .frees = atomic_load(&totals.frees),
+                                  .copies = atomic_load(&totals.copies),
+                                  .syncs = atomic_load(&totals.syncs),
+                                  .launches = atomic_load(&totals.launches)};
+}
 
 static void count(atomic_ullong *counter) {
   atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);

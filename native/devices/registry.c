@@ -1,7 +1,10 @@
 /* The backends of this build. A new one is a line here. */
 #include <string.h>
 
+#include "nvm_api.h"
 #include "nvm_device.h"
+#include "status.h"
+#include "threads.h"
 
 extern const nvm_device_vtable *const nvm_device_cpu;
 extern const nvm_device_vtable *const nvm_device_null;
@@ -18,3 +21,17 @@ const nvm_device_vtable *nvm_device_find(const char *name) {
     if (strcmp(nvm_device_at(i)->name, name) == 0) return nvm_device_at(i);
   return NULL;
 }
+
+NVM_EXPORT uint32_t nvm_backend_count(void) { return (uint32_t)nvm_device_count(); }
+
+NVM_EXPORT nvm_status nvm_backend_info_get(uint32_t index, nvm_backend_info *out_info) {
+  const nvm_device_vtable *vtable = nvm_device_at(index);
+  if (!vtable)
+    NVM_FAIL(NVM_DEVICE_ERROR, "backend %u: this build has %u", index, nvm_backend_count());
+  *out_info = (nvm_backend_info){.name = vtable->name,
+                                 .host_accessible = vtable->host_accessible,
+                                 .dl_device_type = (int32_t)vtable->dl_device_type};
+  return NVM_OK;
+}
+
+NVM_EXPORT int32_t nvm_cpu_count(void) { return nvm_threads_available(); }

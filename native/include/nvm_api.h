@@ -112,6 +112,26 @@ const char *nvm_program_producer(const nvm_program *program, const char *key);
 /* Why machine code is not used ("" if it is, or none is in the file). */
 const char *nvm_program_warning(const nvm_program *program);
 
+/* --- devices --- */
+typedef struct nvm_backend_info {
+  const char *name;        /* what nvm_vm_options.device takes; lives for ever */
+  int32_t host_accessible; /* the host reads and writes its memory directly */
+  int32_t dl_device_type;  /* DLPack's number */
+} nvm_backend_info;
+
+/* The backends built in, "cpu" first. */
+uint32_t nvm_backend_count(void);
+nvm_status nvm_backend_info_get(uint32_t index, nvm_backend_info *out_info);
+/* CPUs that this process may use (affinity mask and cgroup quota), at least 1. */
+int32_t nvm_cpu_count(void);
+
+typedef struct nvm_null_record {
+  uint64_t allocs, frees, copies, syncs, launches;
+} nvm_null_record;
+
+/* What all null devices recorded since the process started. */
+void nvm_null_record_get(nvm_null_record *out_record);
+
 /* --- VMs --- */
 typedef struct nvm_limits { /* 0 = none */
   uint64_t instructions, bytes, objects, frames;

@@ -8,10 +8,11 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from errno import EINVAL
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from nimblevm._ffi import check, ffi, lib
 from nimblevm.bytecode.adt import Constructor
@@ -57,8 +58,9 @@ class Functions(Mapping[str, FunctionInfo]):
         found = self._known.get(name)
         if found is None:
             index = ffi.new("uint32_t *")
-            if "\0" in name or lib.nvm_program_find(self._program, name.encode(), index):
-                raise KeyError(name)
+            known = isinstance(name, str) and "\0" not in name
+            if not known or lib.nvm_program_find(self._program, name.encode(), index):
+                raise FunctionNotFound(f"no function {name!r}; list(exe.functions) has all")
             found = self._known[name] = read_function(self._program, index[0], self._types)
         return found
 
@@ -70,6 +72,10 @@ class Functions(Mapping[str, FunctionInfo]):
 
     def __len__(self) -> int:
         return int(lib.nvm_program_function_count(self._program))
+
+    def __repr__(self) -> str:
+        shown = [str(self[name]) for name, _ in zip(self, range(20), strict=False)]
+        return "\n".join([*shown, "..."] if len(self) > 20 else shown)
 
 
 class Executable:
@@ -95,7 +101,7 @@ class Executable:
         load().
         """
         out = ffi.new("nvm_program **")
-        with memoryview(data) as view:
+        with _bytes_view(data) as view:
             buffer = ffi.from_buffer(view.cast("B") if view.nbytes else b"")
             check(lib.nvm_program_load(buffer, view.nbytes, _flags(native, verify, False), out))
             ffi.release(buffer)
@@ -236,13 +242,24 @@ class Executable:
 
     # --- lifetime ---
 
+    def share(self) -> Executable:
+        """Another Executable on the same program, closed on its own. The records are shared."""
+        other = Executable.__new__(Executable)
+        other._program = self.handle
+        other.__dict__["functions"] = self.functions
+        other.__dict__["constructors"] = self.constructors
+        return other
+
     def close(self) -> None:
-        """Give up the handle now. VMs made from it work on. Idempotent."""
-        if self._program is not None:
-            ffi.release(self._program)
-            self._program = None
+        """Give up the program; it is freed when nothing else uses it: VMs made from it work on, and so do records
+        taken from it. Idempotent.
+        """
+        self._program = None
+        for name in ("functions", "constructors", "types", "_adts"):
+            self.__dict__.pop(name, None)
 
     def __enter__(self) -> Executable:
+        self.handle  # noqa: B018 - raises Closed
         return self
 
     def __exit__(
@@ -256,7 +273,27 @@ class Executable:
     def __repr__(self) -> str:
         if self._program is None:
             return "<Executable closed>"
-        return f"<Executable {len(self.functions)} functions, {len(self.kernels)} kernels>"
+        names = [name for name, _ in zip(self.functions, range(10), strict=False)]
+        public = ", ".join(f"@{name}" for name in names if self.functions[name].public)
+        counts = (
+            f"{len(self.functions)} functions, {lib.nvm_program_kernel_count(self.handle)} kernels"
+        )
+        return f"<Executable {public}: {counts}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "an Executable can't be pickled or copied; send exe.to_bytes() and nvm.load() it there"
+        )
+
+
+def _bytes_view(data: Any) -> memoryview:
+    try:
+        return memoryview(data)
+    except TypeError:
+        hint = "; pass file.read()" if hasattr(data, "read") else ""
+        raise TypeError(
+            f"expected a path or the bytes of an executable, not {type(data).__name__}{hint}"
+        ) from None
 
 
 def _flags(native: bool, verify: str | None, copy: bool) -> int:
@@ -281,20 +318,21 @@ def load(
 ) -> Executable:
     """Load an executable from a path or from a file's bytes.
 
-    native   False: machine code in the file is not mapped, kernels run in the IR interpreter; do
-    so with a          stranger's file, because machine code is trusted
+    native   False: machine code in the file is not mapped, kernels run in the IR interpreter; do so with a
+             stranger's file, because machine code is trusted
     verify   "full": check the constants' digest too (reads all of them)
-    copy     False: a file's constants are mapped and it must not be changed or truncated while it
-    is loaded
+    copy     False: a file's constants are mapped and it must not be changed or truncated while it is loaded
 
-    Raises InvalidExecutable (UnsupportedVersion for another format version), FileError,
-    OutOfMemory. Warns with RuntimeWarning if the file has machine code but none that this machine
-    can use.
+    Raises InvalidExecutable (UnsupportedVersion for another format version), FileError, OutOfMemory. Warns with
+    RuntimeWarning if the file has machine code but none that this machine can use.
     """
-    if isinstance(source, (bytes, bytearray, memoryview)):
+    if not isinstance(source, (str, os.PathLike)):
         return Executable.from_bytes(source, native, verify)
+    path = os.fsencode(source)
+    if b"\0" in path:
+        raise FileError(EINVAL, f"{os.fspath(source)!r}: a path can't hold a NUL character")
     out = ffi.new("nvm_program **")
-    check(lib.nvm_program_open(os.fsencode(source), _flags(native, verify, copy), out))
+    check(lib.nvm_program_open(path, _flags(native, verify, copy), out))
     return _made(Executable(out[0]))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -37,6 +37,12 @@ class Handle:
     def pointer(self) -> Any:
         return self._pointer
 
+    def __repr__(self) -> str:
+        return f"<Handle of {self.vm!r}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Handle can't be pickled or copied; it belongs to its VirtualMachine")
+
 
 # Where a value stands inside an argument: the parameter's text, or (where the parent stands, its constructor or None
 # for a tuple, index of the field). Becomes text in errors only: values may be large and deep.
@@ -52,6 +58,11 @@ def _place(where: _Where) -> str:
     if len(steps) > 20:
         steps[10:-10] = [f" ({len(steps) - 20} more) "]
     return where + "".join(steps)
+
+
+def _whole_strides(array: np.ndarray[Any, Any]) -> bool:
+    """Whether strides count elements, which a field of packed records does not allow."""
+    return not any(stride % array.itemsize for stride in array.strides)
 
 
 class ArgumentList:
@@ -128,13 +139,17 @@ class ArgumentList:
                 arg.dtype = DTYPE_NUMBERS[value.dtype]
                 arg.rank = rank = len(shape)
                 arg.dl_device_type = 1
-                if value.flags.c_contiguous:
+                contiguous = value.flags.c_contiguous
+                if not contiguous and not _whole_strides(value):
+                    value = values[position] = np.ascontiguousarray(value)
+                    contiguous = True
+                if contiguous:
                     arg.data = ffi.from_buffer(value)  # a third of what __array_interface__ takes
                     tensors.append((arg, start, 0))
                 else:
                     arg.data = ffi.cast("void *", value.__array_interface__["data"][0])
                     tensors.append((arg, start, rank))
-                    shapes += self._strides(value)
+                    shapes += [stride // value.itemsize for stride in value.strides]
             elif isinstance(value, tuple):
                 arg.kind = _ARG_ADT
                 arg.ctor, arg.n_fields = value
@@ -146,13 +161,6 @@ class ArgumentList:
             if to_strides:
                 arg.strides = numbers + start + to_strides
         return args, len(values)
-
-    @staticmethod
-    def _strides(array: np.ndarray[Any, Any]) -> list[int]:
-        size = array.itemsize
-        if any(stride % size for stride in array.strides):
-            raise InvalidInput(f"strides {array.strides} are no multiples of the item size {size}")
-        return [stride // size for stride in array.strides]
 
     @staticmethod
     def _scalar(arg: Any, value: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import prod
+from operator import index
 from types import MappingProxyType
 from typing import Any
 
@@ -43,6 +44,16 @@ class Tensor:
     def ndim(self) -> int:
         return self._array.ndim
 
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self._array.size
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the elements in bytes."""
+        return self._array.nbytes
+
     def numpy(self) -> np.ndarray[Any, Any]:
         """The elements as a numpy array of the same shape and dtype, no copy."""
         return self._array
@@ -50,6 +61,14 @@ class Tensor:
     def item(self) -> Any:
         """The Python number of a tensor with one element; ValueError otherwise."""
         return self._array.item()
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python numbers; a number for rank 0."""
+        return self._array.tolist()
+
+    def __getitem__(self, key: Any) -> Any:
+        """What numpy gives for `self.numpy()[key]`: a view or a numpy scalar."""
+        return self._array[key]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         return np.array(self._array, dtype=dtype, copy=copy)
@@ -68,6 +87,9 @@ class Tensor:
 
     def __int__(self) -> int:
         return int(self._array)
+
+    def __index__(self) -> int:
+        return index(self._array)
 
     def __bool__(self) -> bool:
         return bool(self._array)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
+from operator import index
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
+from weakref import ref
 
 from nimblevm._ffi import check, ffi, lib
 from nimblevm.bytecode.executable import Executable
 from nimblevm.bytecode.types import FunctionInfo
-from nimblevm.errors import Closed, InvalidInput
+from nimblevm.devices.device import Device
+from nimblevm.errors import Closed, InvalidInput, InvalidInputType
 from nimblevm.vm.arguments import ArgumentList, results
 
 _RESULT = ffi.typeof("nvm_result **")
@@ -27,6 +32,10 @@ class _Entry:
     def of(cls, function: FunctionInfo) -> _Entry:
         places = tuple(f"parameter %{p.name} of @{function.name}" for p in function.params)
         return cls(function, function.index, places)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,55 +58,77 @@ class Limits:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
-            if value is not None and not 0 < value < 2**63:
-                raise ValueError(f"limit {name} must be positive, not {value!r}")
+            if value is None:
+                continue
+            if not _is_number(value):
+                kind = type(value).__name__
+                raise TypeError(f"limit {name} must be a number or None (no limit), not {kind}")
+            if not 0 < value < 2**63:
+                raise ValueError(
+                    f"limit {name} must be positive and finite, not {value!r}; None is no limit"
+                )
+            if name != "seconds" and value != int(value):
+                raise ValueError(f"limit {name} must be a whole number, not {value!r}")
 
     def fill(self, target: Any) -> None:
         """Write into an nvm_limits struct (0 = none there)."""
-        target.instructions = self.instructions or 0
-        target.bytes = self.bytes or 0
-        target.objects = self.objects or 0
-        target.frames = self.frames or 0
-        target.nanoseconds = max(1, int(self.seconds * 1e9)) if self.seconds else 0
+        target.instructions = int(self.instructions or 0)
+        target.bytes = int(self.bytes or 0)
+        target.objects = int(self.objects or 0)
+        target.frames = int(self.frames or 0)
+        # A time beyond 2^63 ns is the same as three centuries.
+        target.nanoseconds = min(max(1, int(self.seconds * 1e9)), 2**63 - 1) if self.seconds else 0
 
 
 class VirtualMachine:
     """Runs the functions of an executable. One caller's state and cheap; make one a thread.
 
-    device    "cpu", or another backend that the executable was compiled for
+    device    "cpu", a Device, or another of nvm.devices.available() that the executable was compiled for; "null" runs
+              any executable and computes nothing
     threads   the most threads that kernels may use
     limits    see Limits
 
-    A second run while one is under way raises VMBusy. Close it, or use it in a `with`, to free its memory at once.
+    A second run while one is under way raises VMBusy. Close it, or use it in a `with`, to free its memory at once;
+    results stay good. The executable may be closed first.
     """
 
     def __init__(
         self,
         exe: Executable,
-        device: str = "cpu",
+        device: str | Device = "cpu",
         threads: int = 1,
         limits: Limits | None = None,
     ) -> None:
-        if threads < 1:
+        if not isinstance(exe, Executable):
+            raise TypeError(
+                f"VirtualMachine takes an Executable, not {type(exe).__name__}; nvm.load(path) and "
+                "nvm.compile(module) make one"
+            )
+        if not 1 <= index(threads) < 2**31:
             raise ValueError(f"threads must be >= 1, not {threads}")
+        if not isinstance(limits, Limits | None):
+            raise TypeError(f"limits must be nvm.Limits(...), not {type(limits).__name__}")
+        self.device = Device.of(device)
+        self.threads = threads
         self.executable = exe
+        self._exe = exe.share()  # works on when the user closes theirs
         self._interrupt: BaseException | None = None
         self._entries: dict[str, _Entry] = {}
         # Ctrl-C: a Python callback lets the interpreter run its signal handlers, which may raise.
-        self._poll = ffi.callback("int32_t(void *)", _poll, error=1, onerror=self._on_interrupt)
+        self._poll = ffi.callback(
+            "int32_t(void *)", _poll, error=1, onerror=_note_interrupt(ref(self))
+        )
         options = ffi.new("nvm_vm_options *")
-        name = ffi.new("char[]", device.encode())
+        name = ffi.new("char[]", self.device.backend.encode())
         options.size = ffi.sizeof("nvm_vm_options")
         options.threads = threads
         options.device = name
+        options.ordinal = self.device.ordinal
         options.poll = self._poll
         (limits or Limits()).fill(options.limits)
         out = ffi.new("nvm_vm **")
         check(lib.nvm_vm_create(exe.handle, options, out))
         self._vm = ffi.gc(out[0], lib.nvm_vm_destroy)
-
-    def _on_interrupt(self, kind: Any, value: BaseException, trace: TracebackType | None) -> None:
-        self._interrupt = value
 
     @property
     def _handle(self) -> Any:
@@ -121,9 +152,11 @@ class VirtualMachine:
 
     def _call(self, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         handle = self._handle
-        exe = self.executable
+        exe = self._exe
         entry = self._entries.get(name)
         if entry is None:
+            if not isinstance(name, str):
+                raise TypeError(f"the name of a function must be a str, not {type(name).__name__}")
             entry = self._entries[name] = _Entry.of(exe.function(name))
         places = entry.places
         if named or len(args) != len(places):
@@ -135,18 +168,25 @@ class VirtualMachine:
         out = ffi.new(_RESULT)
         status = lib.nvm_vm_invoke(handle, entry.index, array, count, out)
         if status:
-            self._raise(status)
+            self._raise(status, args)
         result = out[0]
         try:
             return results(result, exe, self)
         finally:
             lib.nvm_result_free(result)
 
-    def _raise(self, status: int) -> None:
+    def _raise(self, status: int, args: tuple[Any, ...]) -> None:
         interrupt, self._interrupt = self._interrupt, None
         if interrupt is not None:
             raise interrupt
-        check(status)
+        try:
+            check(status)
+        except InvalidInputType as error:
+            if any(isinstance(value, list) for value in args):
+                error.add_note(
+                    "A list is a tuple of values here; numpy.asarray(value, dtype) makes a tensor."
+                )
+            raise
 
     def cancel(self) -> None:
         """Stop the run that is under way in another thread; it raises Cancelled there."""
@@ -169,16 +209,38 @@ class VirtualMachine:
         return {name: int(getattr(out, name)) for name, _ in ffi.typeof("nvm_vm_stats").fields}
 
     def close(self) -> None:
-        """Free the VM now. Results stay good. Idempotent."""
+        """Free the VM now. Results stay good. Idempotent. Raises VMBusy while another thread runs it."""
         if self._vm is not None:
+            check(lib.nvm_vm_trim(self._vm))  # refused during a run
             ffi.release(self._vm)
             self._vm = None
+            self._exe.close()
 
     def __enter__(self) -> VirtualMachine:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._vm is None else f"of {self._exe!r}"
+        return f"<VirtualMachine on {self.device}, threads={self.threads}, {state}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a VirtualMachine can't be pickled or copied; make one from the Executable")
+
+
+def _note_interrupt(vm: ref[VirtualMachine]) -> Callable[..., None]:
+    """Keeps what a signal handler raised for the run that is under way. Weak: the callback belongs to the VM, and a
+    cycle would delay the release of its memory.
+    """
+
+    def note(kind: Any, value: BaseException, trace: TracebackType | None) -> None:
+        found = vm()
+        if found is not None:
+            found._interrupt = value
+
+    return note
 
 
 def _poll(_context: Any) -> int:

@@ -28,7 +28,9 @@ def test_sizes_beyond_int64() -> None:
         'def @main() { full(1f, shape=[4611686018427387904, 2], dtype="float32") }', DimOverflow
     )
     fails_everywhere(
-        'def @main(%n: int64) { arange(0i64, %n, 1i64, dtype="int64") }', DimOverflow, np.int64(2**62)
+        'def @main(%n: int64) { arange(0i64, %n, 1i64, dtype="int64") }',
+        DimOverflow,
+        np.int64(2**62),
     )
     text = "def @main(%x: float32) { arange(0f, %x, 1f) }"
     fails_everywhere(text, DimOverflow, np.float32(np.inf))

@@ -1,0 +1,79 @@
+"""Devices by name and number, and the backends of this build."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nimblevm._ffi import check, ffi, lib
+from nimblevm.errors import DeviceError
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Device number `ordinal` of a backend; str() is what `VirtualMachine(device=...)` takes: "cpu:0".
+
+    Raises DeviceError for a backend that this build lacks, ValueError for a negative ordinal.
+    """
+
+    backend: str
+    ordinal: int = 0
+
+    def __post_init__(self) -> None:
+        known = backends()
+        if self.backend not in known:
+            raise DeviceError(
+                f"this build has no device backend {self.backend!r}; it has: {', '.join(known)}"
+            )
+        if not 0 <= self.ordinal < 2**31:
+            raise ValueError(f"device ordinal must be >= 0, not {self.ordinal}")
+        if known[self.backend].host_accessible and self.ordinal:
+            raise DeviceError(f"{self}: there is one device of this kind, {self.backend}:0")
+
+    @classmethod
+    def of(cls, device: Device | str) -> Device:
+        """A Device as it is, or from text: "cpu", "null", "cpu:0"."""
+        if isinstance(device, Device):
+            return device
+        if not isinstance(device, str):
+            raise TypeError(
+                f'device must be a name such as "cpu" or a Device, not {type(device).__name__}'
+            )
+        name, colon, number = device.partition(":")
+        if colon and not number.isdecimal():
+            raise DeviceError(f"device {device!r}: expected a name or name:number")
+        return cls(name, int(number or 0))
+
+    def __str__(self) -> str:
+        return f"{self.backend}:{self.ordinal}"
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """A kind of device.
+
+    host_accessible   the host reads and writes its memory directly
+    dlpack_type       the number that DLPack gives it
+    """
+
+    name: str
+    host_accessible: bool
+    dlpack_type: int
+
+
+def backends() -> dict[str, Backend]:
+    """The backends built in by name, the CPU first."""
+    info = ffi.new("nvm_backend_info *")
+    found: dict[str, Backend] = {}
+    for index in range(lib.nvm_backend_count()):
+        check(lib.nvm_backend_info_get(index, info))
+        name = ffi.string(info.name).decode()
+        found[name] = Backend(name, bool(info.host_accessible), int(info.dl_device_type))
+    return found
+
+
+def available() -> tuple[Device, ...]:
+    """The first device of every backend built in, the CPU first."""
+    return tuple(Device(name) for name in backends())
+
+
+__all__ = ["Backend", "Device", "available", "backends"]

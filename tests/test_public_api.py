@@ -1,0 +1,109 @@
+"""The face of the package: names, laziness, versions, and what wrong types at the door say."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from importlib import metadata, resources
+from pathlib import Path
+
+import pytest
+
+import nimblevm as nvm
+from nimblevm._ffi import ffi, lib
+from nimblevm.bytecode.executable import Functions
+from nimblevm.driver import VERSION
+
+NAMES = """ADTValue Cancelled Device Executable InvalidExecutable InvalidInput LimitExceeded Limits NimbleError Tensor
+VMBusy VirtualMachine compile devices errors load relay""".split()
+PROJECT = Path(__file__).parent.parent / "pyproject.toml"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_name_exists(name: str) -> None:
+    value = getattr(nvm, name)
+    assert value is not None
+    assert name in dir(nvm)
+    assert value.__doc__, "help() says something"
+
+
+def test_no_other_names() -> None:
+    assert sorted([*NAMES, "__version__"]) == dir(nvm) == sorted(nvm.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'frobnicate'"):
+        nvm.frobnicate
+
+
+def test_one_version() -> None:
+    with open(PROJECT, "rb") as file:
+        declared = tomllib.load(file)["project"]["version"]
+    native = ffi.string(lib.nvm_version()).decode()
+    assert {nvm.__version__, VERSION, native, metadata.version("nimblevm")} == {declared}
+
+
+def test_package_data() -> None:
+    package = resources.files("nimblevm")
+    assert (package / "py.typed").is_file()
+    assert (package / "relay" / "prelude.rly").is_file()
+
+
+def test_import_loads_nothing() -> None:
+    """`import nimblevm` costs next to nothing; the runtime's names load no compiler."""
+    code = """
+import sys
+import nimblevm as nvm
+loaded = [m for m in sys.modules if m.partition(".")[0] in ("nimblevm", "numpy", "llvmlite", "msgpack")]
+assert loaded == ["nimblevm"], loaded
+nvm.load, nvm.VirtualMachine, nvm.Limits, nvm.Tensor, nvm.devices, nvm.errors
+bad = [m for m in sys.modules if m.startswith(("nimblevm.relay", "nimblevm.compiler", "nimblevm.kernels", "llvmlite"))]
+assert not bad, bad
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_every_error_is_a_nimble_error() -> None:
+    for name in dir(nvm.errors):
+        value = getattr(nvm.errors, name)
+        if (
+            isinstance(value, type)
+            and issubclass(value, Exception)
+            and not issubclass(value, Warning)
+        ):
+            assert issubclass(value, nvm.NimbleError)
+            assert value is nvm.NimbleError or len(value.__bases__) == 2 or value.__bases__[0] in (
+                nvm.errors.InvalidExecutable, nvm.LimitExceeded,
+            ), f"{name} derives from a builtin too"  # fmt: skip
+
+
+def test_help_shows_public_names() -> None:
+    code = "import nimblevm; help(nimblevm)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    for name in ("class VirtualMachine", "compile(", "load(", "class Tensor"):
+        assert name in done.stdout
+
+
+def test_functions_are_a_mapping_that_prints() -> None:
+    text = '#[version = "0.0.5"]\ndef @main(%x: Tensor[(?n, 2), float32]) { %x }'
+    exe = nvm.compile(nvm.relay.parse(text), native=False)
+    assert isinstance(exe.functions, Functions)
+    assert repr(exe.functions) == "@main(%x: Tensor[(?n, 2), float32]) -> Tensor[(?n, 2), float32]"
+    assert exe.functions["main"].checked == ("%x axis 1 = 2",)
+    assert "nope" not in exe.functions
+    with pytest.raises(KeyError, match="no function 'nope'"):
+        exe.functions["nope"]
+    assert "@main" in repr(exe)
+
+
+COMPILE_MISTAKES = [
+    ("def @main() { 1 }", {}, TypeError, "parse"),
+    (nvm.relay.const(1), {}, TypeError, "wrap it"),
+    (None, {}, TypeError, "not NoneType"),
+]
+
+
+@pytest.mark.parametrize(("program", "options", "kind", "text"), COMPILE_MISTAKES)
+def test_compile_says_what_it_takes(
+    program: object, options: dict[str, object], kind: type[Exception], text: str
+) -> None:
+    with pytest.raises(kind, match=text):
+        nvm.compile(program, **options)  # type: ignore[arg-type]
