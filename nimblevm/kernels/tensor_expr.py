@@ -40,6 +40,7 @@ from nimblevm.relay.types import TensorType
 Index = tuple[Value, ...]
 Steps = Generator[tuple["TensorExpr", Index], Value, Value]
 At = Callable[[Index], Steps]
+Filling = Generator[tuple["TensorExpr", Index], Value, None]
 
 RECOMPUTE_LIMIT = 8
 """A tensor of more arithmetic than this per element is stored before a loop that reads it many times."""
@@ -56,6 +57,7 @@ class TensorExpr:
     pieces      for concatenate: the axis and the parts
     storage     the buffer that holds it, once it is stored
     stored      store it before its first use, in buffer `target` (None: a new scratch buffer)
+    fill        writes all of it into a buffer, for tensors whose elements are not found one by one; such are `stored`
     """
 
     shape: tuple[Dim, ...]
@@ -68,6 +70,7 @@ class TensorExpr:
     storage: int | None = None
     stored: bool = False
     target: int | None = None
+    fill: Callable[[int], Filling] | None = None
     memo: dict[Index, Value] = field(default_factory=dict)
 
     @property
@@ -292,9 +295,13 @@ class Emitter:
             self.scratch.append(tensor)
             buffer = self.first_scratch + len(self.scratch) - 1
         tensor.stored = False
-        with self.at_top(), self.loops(tensor.shape, parallel=True) as index:
-            value = yield from tensor.at(index)
-            self.emit(Store(buffer, index, value))
+        if tensor.fill is not None:
+            with self.at_top():
+                yield from tensor.fill(buffer)
+        else:
+            with self.at_top(), self.loops(tensor.shape, parallel=True) as index:
+                value = yield from tensor.at(index)
+                self.emit(Store(buffer, index, value))
         tensor.storage = buffer
 
     def cheap(self, tensor: TensorExpr) -> Generator[Any, Value, None]:
@@ -411,7 +418,6 @@ def has_compute(op: str, dtype: str | None = None) -> bool:
 
 
 __all__ = [
-    "INDEX", "RECOMPUTE_LIMIT", "At", "Compute", "Emitter", "Index", "Steps", "TensorExpr", "Tensors", "elementwise",
-    "find_compute",
-    "has_compute", "moved", "register_compute", "several", "single",
+    "INDEX", "RECOMPUTE_LIMIT", "At", "Compute", "Emitter", "Filling", "Index", "Steps", "TensorExpr", "Tensors",
+    "elementwise", "find_compute", "has_compute", "moved", "register_compute", "several", "single",
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nimblevm.relay import ir, op
+from nimblevm.relay.builder_move import mirror_pad, pad
 from nimblevm.relay.call import Operand, call_op
 from nimblevm.relay.nn_conv import (
     conv1d as conv1d,
@@ -68,3 +69,15 @@ def layer_norm(
     """data normalized along an axis."""
     attrs = op.layer_norm.LayerNormAttrs(axis, epsilon, center, scale)
     return call_op("nn.layer_norm", data, gamma, beta, attrs=attrs)
+
+
+__all__ = [
+    "batch_matmul",
+    "bias_add",
+    "dense",
+    "layer_norm",
+    "mirror_pad",
+    "pad",
+    "relu",
+    "softmax",
+]

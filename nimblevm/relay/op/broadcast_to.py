@@ -34,9 +34,8 @@ class BroadcastToAttrs(Attrs):
         Attrs.__post_init__(self)
 
 
-def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: BroadcastToAttrs) -> Type:
-    data = tensor_of(ctx, arg_types, 0)
-    shape = shape_attr(ctx, attrs.shape)
+def require_stretch(ctx: TypeContext, data: TensorType, shape: tuple[Dim, ...]) -> None:
+    """Demand that argument 0, of type `data`, can be stretched to `shape`."""
     if len(shape) < len(data.shape):
         raise ctx.fail(f"shape has {len(shape)} axes, fewer than data's {len(data.shape)}", 0)
     first = len(shape) - len(data.shape)
@@ -50,6 +49,12 @@ def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: BroadcastToA
             # "1 or the target" as one equation, since demands are equations between dims.
             excess = dims.mul(dims.sub(size, 1), dims.sub(size, target))
             ctx.require_dim(0, axis, dims.add(size, excess))
+
+
+def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: BroadcastToAttrs) -> Type:
+    data = tensor_of(ctx, arg_types, 0)
+    shape = shape_attr(ctx, attrs.shape)
+    require_stretch(ctx, data, shape)
     return TensorType(shape, data.dtype)
 
 

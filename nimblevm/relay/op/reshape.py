@@ -104,7 +104,7 @@ class _Reader:
         self.shape.extend((other, known) if first == -1 else (known, other))
 
 
-def _cancel(left: list[Dim], right: list[Dim]) -> None:
+def cancel(left: list[Dim], right: list[Dim]) -> None:
     """Remove equal sizes from both lists."""
     for size in list(right):
         if size != 0 and size in left:
@@ -112,8 +112,8 @@ def _cancel(left: list[Dim], right: list[Dim]) -> None:
             right.remove(size)
 
 
-def _demand(ctx: TypeContext, data: TensorType, have: Dim, want: Dim) -> None:
-    """Demand that two element counts agree."""
+def require_count(ctx: TypeContext, data: TensorType, have: Dim, want: Dim) -> None:
+    """Demand that two element counts of argument 0, of type `data`, agree."""
     if have is want or have == want:
         return
     if isinstance(have, int) and isinstance(want, int):
@@ -143,16 +143,16 @@ def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: ReshapeAttrs
     reader.read()
     known: list[Dim] = [size for size in reader.shape if size is not None]
     left, right = list(data.shape), list(known)
-    _cancel(left, right)
+    cancel(left, right)
     have, want = product(left), product(right)
     if None not in reader.shape:
-        _demand(ctx, data, have, want)
+        require_count(ctx, data, have, want)
         return TensorType(known, data.dtype)
     if isinstance(want, int) and want == 0:
         raise ctx.fail("-1 can't be found beside a size of 0", 0)
     # A symbolic divisor may be 0 at run time; the division is then by 1 and the demand still holds (0 == 0).
     rest = dims.floordiv(have, want if isinstance(want, int) else dims.max_(want, 1))
-    _demand(ctx, data, have, dims.mul(want, rest))
+    require_count(ctx, data, have, dims.mul(want, rest))
     return TensorType((rest if size is None else size for size in reader.shape), data.dtype)
 
 

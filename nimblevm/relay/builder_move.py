@@ -1,0 +1,188 @@
+"""Building programs in Python: the operators that move elements, with TVM's argument order and defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any as AnyValue
+
+import numpy as np
+
+from nimblevm.relay import ir, op
+from nimblevm.relay.call import Operand, TupleWrapper, as_expr, call_op, constant, fields_of, pair
+from nimblevm.relay.dims import Dim, DimExpr
+
+
+def _dims(sizes: AnyValue) -> tuple[Dim, ...]:
+    return (sizes,) if isinstance(sizes, int | DimExpr) else tuple(sizes)
+
+
+def tile(data: Operand, reps: int | Sequence[Dim]) -> ir.Call:
+    """data repeated as a whole along each axis."""
+    return call_op("tile", data, attrs=op.tile.TileAttrs(_dims(reps)))
+
+
+def repeat(data: Operand, repeats: int, axis: int) -> ir.Call:
+    """Every slice along an axis several times in a row."""
+    return call_op("repeat", data, attrs=op.repeat.RepeatAttrs(repeats, axis))
+
+
+def reverse(data: Operand, axis: int) -> ir.Call:
+    """The order along an axis turned round."""
+    return call_op("reverse", data, attrs=op.reverse.ReverseAttrs(axis))
+
+
+def reverse_sequence(
+    data: Operand, seq_lengths: Operand, seq_axis: int = 1, batch_axis: int = 0
+) -> ir.Call:
+    """The first seq_lengths[b] elements along seq_axis turned round."""
+    attrs = op.reverse.ReverseSequenceAttrs(seq_axis, batch_axis)
+    return call_op("reverse_sequence", data, seq_lengths, attrs=attrs)
+
+
+def meshgrid(data: AnyValue, indexing: str = "ij") -> TupleWrapper:
+    """Coordinate grids of vectors; data is a tuple expression or a sequence of expressions."""
+    fields = fields_of(data)
+    attrs = op.meshgrid.MeshgridAttrs(indexing)
+    if isinstance(fields, ir.Tuple):
+        count = len(fields.fields)
+    elif isinstance(data, TupleWrapper):
+        count = data.size
+    else:
+        raise TypeError("meshgrid: give a tuple, a list or the result of an operator like split")
+    return TupleWrapper(call_op("meshgrid", fields, attrs=attrs), count)
+
+
+def trilu(data: Operand, k: Operand, upper: bool = True) -> ir.Call:
+    """The upper or lower triangle of the last two axes, zeros elsewhere."""
+    return call_op("trilu", data, k, attrs=op.trilu.TriluAttrs(upper))
+
+
+def sequence_mask(
+    data: Operand, valid_length: Operand, mask_value: float = 0, axis: int = 0
+) -> ir.Call:
+    """Everything behind a sequence's end set to one value."""
+    attrs = op.sequence_mask.SequenceMaskAttrs(float(mask_value), axis)
+    return call_op("sequence_mask", data, valid_length, attrs=attrs)
+
+
+def one_hot(
+    indices: Operand, on_value: Operand, off_value: Operand, depth: Dim, axis: int, dtype: str
+) -> ir.Call:
+    """A row of off_value with one on_value for each index; numbers take `dtype`."""
+    values = (v if isinstance(v, ir.Expr) else constant(v, dtype) for v in (on_value, off_value))
+    return call_op("one_hot", indices, *values, attrs=op.one_hot.OneHotAttrs(depth, axis, dtype))
+
+
+def gather(data: Operand, axis: int, indices: Operand) -> ir.Call:
+    """Elements of data chosen along an axis by a tensor of indices."""
+    return call_op("gather", data, indices, attrs=op.gather.GatherAttrs(axis))
+
+
+def gather_nd(
+    data: Operand, indices: Operand, batch_dims: int = 0, index_rank: int | None = None
+) -> ir.Call:
+    """Elements or slices of data; indices[:, y...] names the first axes."""
+    attrs = op.gather.GatherNDAttrs(batch_dims, index_rank)
+    return call_op("gather_nd", data, indices, attrs=attrs)
+
+
+def scatter_elements(
+    data: Operand, indices: Operand, updates: Operand, axis: int = 0, reduction: str = "update"
+) -> ir.Call:
+    """data with elements replaced or combined along an axis."""
+    attrs = op.scatter.ScatterElementsAttrs(axis, reduction)
+    return call_op("scatter_elements", data, indices, updates, attrs=attrs)
+
+
+def scatter_nd(data: Operand, indices: Operand, updates: Operand, mode: str = "update") -> ir.Call:
+    """data with elements or slices replaced or combined; indices[:, y...] names the first axes."""
+    return call_op("scatter_nd", data, indices, updates, attrs=op.scatter.ScatterNDAttrs(mode))
+
+
+def invert_permutation(data: Operand) -> ir.Call:
+    """The permutation that undoes data."""
+    return call_op("invert_permutation", data)
+
+
+def _vector(values: AnyValue) -> ir.Expr:
+    """A bound of strided_set: an expression, or numbers as an int32 constant."""
+    if isinstance(values, ir.Expr):
+        return values
+    return ir.Constant(np.asarray(values, "int32").reshape(-1))
+
+
+def strided_set(
+    data: Operand,
+    v: Operand,
+    begin: AnyValue,
+    end: AnyValue,
+    strides: AnyValue | None = None,
+) -> ir.Call:
+    """data with a slice replaced by v; bounds are expressions or sequences of ints."""
+    bounds = (_vector(begin), _vector(end), _vector((1,) if strides is None else strides))
+    return call_op("strided_set", data, v, *bounds)
+
+
+def broadcast_to_like(data: Operand, broadcast_type: Operand) -> ir.Call:
+    """data stretched to another tensor's shape."""
+    return call_op("broadcast_to_like", data, broadcast_type)
+
+
+def reshape_like(
+    data: Operand,
+    shape_like: Operand,
+    lhs_begin: int = 0,
+    lhs_end: int | None = None,
+    rhs_begin: int = 0,
+    rhs_end: int | None = None,
+) -> ir.Call:
+    """data in another tensor's shape, or with some axes replaced by some of its axes."""
+    attrs = op.like.ReshapeLikeAttrs(lhs_begin, lhs_end, rhs_begin, rhs_end)
+    return call_op("reshape_like", data, shape_like, attrs=attrs)
+
+
+def slice_like(
+    data: Operand, shape_like: Operand, axes: int | Sequence[int] | None = None
+) -> ir.Call:
+    """The first elements of data, as many as another tensor has."""
+    named = (axes,) if isinstance(axes, int) else None if axes is None else tuple(axes)
+    return call_op("slice_like", data, shape_like, attrs=op.like.SliceLikeAttrs(named))
+
+
+def full_like(data: Operand, fill_value: Operand) -> ir.Call:
+    """One value in data's shape and dtype."""
+    return call_op("full_like", *pair(data, fill_value))
+
+
+def collapse_sum_like(data: Operand, collapse_type: Operand) -> ir.Call:
+    """The sum that undoes a broadcast from another tensor's shape."""
+    return call_op("collapse_sum_like", data, collapse_type)
+
+
+def collapse_sum_to(data: Operand, shape: Dim | Sequence[Dim]) -> ir.Call:
+    """The sum that undoes a broadcast from a shape."""
+    return call_op("collapse_sum_to", data, attrs=op.like.CollapseSumToAttrs(_dims(shape)))
+
+
+def unravel_index(indices: Operand, shape: Operand) -> ir.Call:
+    """Flat positions as indices of a tensor of `shape`."""
+    return call_op("unravel_index", indices, shape)
+
+
+def pad(
+    data: Operand,
+    pad_width: Sequence[Sequence[Dim]],
+    pad_value: Operand = 0,
+    pad_mode: str = "constant",
+) -> ir.Call:
+    """Elements around a tensor: relay.nn.pad."""
+    width = tuple((before, after) for before, after in pad_width)
+    return call_op("nn.pad", data, as_expr(pad_value), attrs=op.pad.PadAttrs(width, pad_mode))
+
+
+def mirror_pad(
+    data: Operand, pad_width: Sequence[Sequence[int]], mode: str = "SYMMETRIC"
+) -> ir.Call:
+    """The edges of a tensor mirrored outside: relay.nn.mirror_pad."""
+    width = tuple((before, after) for before, after in pad_width)
+    return call_op("nn.mirror_pad", data, attrs=op.pad.MirrorPadAttrs(mode, width))
