@@ -251,12 +251,16 @@ nvm_status nvm_call_kernel(nvm_call *call, const nvm_pool *pools, const nvm_kern
   const nvm_signature *sig = &kernel->signature;
   void *bufs[NVM_MAX_OPERANDS];
   size_t bytes = 0;
+  uint32_t empty = 0;
   int64_t *pitch = dims + sig->n_dims;
   for (uint32_t i = 0; i < sig->n_attrs; i++) *pitch++ = sig->attrs[i];
   uint32_t device = sig->n_operands ? operands[0]->device : 0;
   for (uint32_t i = 0; i < sig->n_operands; i++) {
     NVM_TRY(check_operand(kernel, i, operands[i], device, dims, &pitch));
-    if (i >= sig->n_in) NVM_TRY(check_written(kernel, i, operands));
+    if (i >= sig->n_in) {
+      NVM_TRY(check_written(kernel, i, operands));
+      if (sig->operands[i].role == NVM_ROLE_OUT && operands[i]->bytes == 0) empty++;
+    }
     bufs[i] = operands[i]->data;
     bytes += operands[i]->bytes;
   }
@@ -266,6 +270,9 @@ nvm_status nvm_call_kernel(nvm_call *call, const nvm_pool *pools, const nvm_kern
   nvm_kernel_fn fn = kernel->fn ? kernel->fn : kernel->ir ? run_ir : NULL;
   if (NVM_UNLIKELY(!fn))
     NVM_FAIL(NVM_UNSUPPORTED, "kernel %s has no code that this runtime can run", kernel->name);
+  /* Nothing to write and to refuse: loops around an empty axis would turn to no end. */
+  if (NVM_UNLIKELY(empty) && empty == sig->n_out && !sig->may_fail && sig->n_out_dims == 0)
+    return NVM_OK;
   call->kernel = kernel;
   atomic_store_explicit(&call->fault, 0, memory_order_relaxed);
   nvm_device *target = pools[device].device;
