@@ -444,7 +444,7 @@ def kind_text(type_: Type) -> str:
         case TupleType(fields=fields):
             return f"a tuple of {len(fields)}"
         case FuncType(arg_types=args):
-            return f"a function of {len(args)} parameters"
+            return f"a function of {len(args)} parameter{'' if len(args) == 1 else 's'}"
         case RefType():
             return "a ref"
         case TypeCall(func=func):

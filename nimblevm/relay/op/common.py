@@ -88,7 +88,8 @@ def tensor_of(
 def same_dtype(ctx: TypeContext, first: TensorType, other: TensorType, index: int) -> None:
     """A located error unless argument `index` (type `other`) has the dtype of `first`."""
     if first.dtype != other.dtype:
-        raise ctx.fail(f"dtypes differ: {first.dtype} and {other.dtype}; cast one of them", index)
+        shown = None if index else 0  # all arguments, or the one tuple
+        raise ctx.fail(f"dtypes differ: {first.dtype} and {other.dtype}; cast one of them", shown)
 
 
 def tensor_fields(ctx: TypeContext, arg_types: tuple[Type, ...]) -> tuple[TensorType, ...]:
