@@ -29,6 +29,7 @@ from nimblevm.relay.infer_type import infer_type
 from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Tuple, Var
 from nimblevm.relay.prelude import from_prelude
 from nimblevm.relay.types import TensorType, Type
+from nimblevm.relay.well_formed import check_well_formed
 from nimblevm.vm.vm import VirtualMachine
 
 Array = npt.NDArray[Any]
@@ -93,6 +94,7 @@ def compile_to_bytes(
         if params:
             mod = bind_params(mod, params)
         if any(f.checked_type is None for f in mod.functions.values()):
+            check_well_formed(mod)
             mod = infer_type(mod)
         if entry_points is None:
             own = [var.name_hint for var in mod.functions if not from_prelude(mod, var)]

@@ -7,6 +7,8 @@ exception that fits, so callers may catch either. `STATUSES` is the source of th
 
 from __future__ import annotations
 
+import sys
+import warnings
 from dataclasses import dataclass
 
 
@@ -14,8 +16,16 @@ class NimbleError(Exception):
     """Base of everything that nimblevm raises on purpose."""
 
 
-class NimbleWarning(UserWarning):
+class NimbleWarning(RuntimeWarning):
     """Category of the warnings that nimblevm gives: what was asked is done, but not as well as it could be."""
+
+
+def warn(message: str) -> None:
+    """Warn with NimbleWarning at the place of the innermost caller outside nimblevm."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("nimblevm."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, NimbleWarning, stacklevel=level)
 
 
 # --- compile time -------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ bytes.
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from errno import EINVAL
@@ -20,7 +19,7 @@ from nimblevm.bytecode.disassembler import disassemble
 from nimblevm.bytecode.records import program_record
 from nimblevm.bytecode.serialize import ALIGNMENT, FIXED_HEADER_SIZE, seal
 from nimblevm.bytecode.types import FunctionInfo, Type, read_function, read_types, text
-from nimblevm.errors import Closed, FileError, FunctionNotFound, InvalidInput
+from nimblevm.errors import Closed, FileError, FunctionNotFound, InvalidInput, warn
 
 SECTION_KINDS = ("bytecode", "constants", "kernel IR", "native code", "device code", "external")
 KERNEL_KINDS = ("loop IR", "C", "external")
@@ -306,7 +305,7 @@ def _flags(native: bool, verify: str | None, copy: bool) -> int:
 
 def _made(exe: Executable) -> Executable:
     if exe.warning:
-        warnings.warn(exe.warning, RuntimeWarning, stacklevel=3)
+        warn(exe.warning)
     return exe
 
 
@@ -324,7 +323,7 @@ def load(
     copy     False: a file's constants are mapped and it must not be changed or truncated while it is loaded
 
     Raises InvalidExecutable (UnsupportedVersion for another format version), FileError, OutOfMemory. Warns with
-    RuntimeWarning if the file has machine code but none that this machine can use.
+    NimbleWarning if the file has machine code but none that this machine can use.
     """
     if not isinstance(source, (str, os.PathLike)):
         return Executable.from_bytes(source, native, verify)

@@ -14,11 +14,10 @@ Targets: "native" or "llvm" (this machine), "x86-64", "x86-64-v2", "x86-64-v3", 
 from __future__ import annotations
 
 import importlib.util
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nimblevm.errors import CompileError, NimbleWarning, Unsupported
+from nimblevm.errors import CompileError, Unsupported, warn
 from nimblevm.kernels import link
 from nimblevm.kernels.llvm_kernel import KernelText
 from nimblevm.kernels.llvm_ops import Helpers
@@ -78,7 +77,13 @@ class NativeCode:
 
 
 def parse_target(name: str) -> TargetInfo | None:
-    """The target of a name; None for "none". CompileError for an unknown one. Needs llvmlite for "native"."""
+    """The target of a name; None for "none". CompileError for an unknown one. Needs llvmlite for "native".
+
+    TVM's "llvm -mcpu=LEVEL" is read too.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f'target must be a name such as "native", not {type(name).__name__}')
+    name = name.removeprefix("llvm -mcpu=")
     if name in ("none", "ir"):
         return None
     if name in ("native", "llvm"):
@@ -111,12 +116,12 @@ def build(kernels: Sequence[Kernel], target: str = "native") -> NativeCode | Non
     None if the target is "none", if no kernel has generated code, or, with a NimbleWarning, if
     llvmlite or a linker is missing. Equal kernels, target, llvmlite and linker give equal bytes.
     """
+    info = parse_target(target)
     if target in ("none", "ir") or not kernels:
         return None
     if not HAVE_LLVM:
-        _ir_only("llvmlite is not installed (pip install nimblevm[compiler])")
+        _ir_only("llvmlite is not installed (pip install 'nimblevm[compiler]')")
         return None
-    info = parse_target(target)
     if info is None:
         _ir_only("this machine's architecture has no code generator")
         return None
@@ -142,11 +147,7 @@ def build(kernels: Sequence[Kernel], target: str = "native") -> NativeCode | Non
 
 
 def _ir_only(why: str) -> None:
-    warnings.warn(
-        f"{why}: the executable gets no machine code and its kernels are interpreted",
-        NimbleWarning,
-        3,
-    )
+    warn(f"{why}: the executable gets no machine code and its kernels are interpreted")
 
 
 def module_text(kernels: Sequence[Kernel], info: TargetInfo) -> tuple[str, tuple[int, ...]]:

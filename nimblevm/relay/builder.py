@@ -13,7 +13,7 @@ max, all...) are meant to be used as relay.sum.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any as AnyValue
 
 import numpy as np
@@ -43,7 +43,10 @@ def var(
     if isinstance(type_annotation, str):
         type_annotation = TensorType((), type_annotation)
     if shape is not None:
-        type_annotation = TensorType(shape, dtype)
+        if not isinstance(shape, Iterable) or isinstance(shape, str):
+            raise TypeError(f"shape must be a tuple of dims, not {shape!r}; a vector's is (n,)")
+        name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
+        type_annotation = TensorType(shape, name)
     return ir.Var(name_hint, type_annotation, span=span)
 
 

@@ -20,6 +20,8 @@ def parse(
     appends objects to the metadata of the text (type key -> objects). Raises RelaySyntaxError, WellFormedError or
     RelayTypeError, each with the place.
     """
+    if not isinstance(text, str):
+        raise TypeError(f"parse takes Relay text as a str, not {type(text).__name__}")
     module = parse_module(text, source_name, init_module, init_meta_table)
     check_well_formed(module)
     return infer_type(module)

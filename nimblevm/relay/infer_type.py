@@ -39,6 +39,10 @@ def infer_type(mod: IRModule) -> IRModule:
     Raises RelayTypeError, whose message shows every place involved, what was expected and what
     came.
     """
+    if not isinstance(mod, IRModule):
+        raise TypeError(
+            f"infer_type takes an IRModule, not {type(mod).__name__}; IRModule.from_expr(expr) makes one"
+        )
     with gc_paused():
         rebuilder = _rebuilt(_inferred(mod, _infer_functions))
     result = mod.shallow_copy()

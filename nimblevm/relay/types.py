@@ -8,7 +8,7 @@ Python ints and DimExpr objects. Types never refer to expressions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, SupportsInt
 from weakref import WeakValueDictionary
 
 from nimblevm import dtypes
@@ -96,6 +96,11 @@ class TensorType(Type):
 
 
 def _static_dim(value: Any) -> int:
+    if not isinstance(value, SupportsInt) or isinstance(value, str | bytes):
+        raise TypeError(
+            "a dim is an integer >= 0, relay.Any() for an unknown one or relay.DimVar(name) for a named one, "
+            f"not {value!r}"
+        )
     size = int(value)
     if size < 0 or size != value:
         raise ValueError(f"a static dim must be an integer >= 0, not {value!r}")
