@@ -292,13 +292,32 @@ class BlockGraph:
 
     def _effects_allow(self, groups: list[Group], last: int) -> bool:
         """The members that may fail move to the last member's place: between the first of them and
-        that place nothing but they may fail, branch, call or write.
+        that place nothing but they may fail, branch, call or write. And all of their elements are
+        computed, as they are alone.
         """
-        fails = sum(g.fails for g in groups) - self.nodes[last].may_fail
+        fails = sum(g.fails for g in groups)
         if not fails:
             return True
+        members = {i for g in groups for i in g.members}
+        if not all(self._runs_in_full(i, members) for i in members if self.nodes[i].may_fail):
+            return False
+        before = fails - self.nodes[last].may_fail
         first = min(g.first_epoch for g in groups if g.fails)
-        return self.epochs[last] - first == fails
+        return not before or self.epochs[last] - first == before
+
+    def _runs_in_full(self, index: int, members: set[int]) -> bool:
+        """A fused kernel computes the elements that it needs: no more of an operand than a slice of
+        it, nothing for an empty result, no index into a source that is the same everywhere. What may
+        fail therefore is a result of the kernel, and takes no source from it that it indexes.
+        """
+        node = self.nodes[index]
+        if not node.outside and all(c in members for c in node.consumers):
+            return not node.consumers
+        if node.pattern <= OpPattern.BROADCAST:
+            return True
+        return not any(
+            isinstance(a, Var) and self.at.get(a) in members for a in self.operands(index)
+        )
 
     def _join_first_consumers(self) -> None:
         """Merge injective groups into their first consumer where all other readers come after it."""
