@@ -13,7 +13,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 INTS = ("int32", "int64", "int8", "uint8")
-FLOATS = ("float32", "float64")
+FLOATS = ("float16", "float32", "float64")
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,13 @@ class Pair:
 
 @dataclass(frozen=True)
 class Fn:
-    arg: Type
+    """A function of one argument or of none."""
+
+    arg: Type | None
     result: Type
 
     def text(self) -> str:
-        return f"fn ({self.arg.text()}) -> {self.result.text()}"
+        return f"fn ({self.arg.text() if self.arg else ''}) -> {self.result.text()}"
 
 
 @dataclass(frozen=True)
@@ -216,7 +218,7 @@ class Generator:
         self.scope += [(fuel, Tensor("int32", (), ())), (state, want)]
         step = self.operand(want, depth - 1)
         turn = f"{loop}({fuel} - 1, {step})"
-        if isinstance(want, Tensor) and self.integer(0, 1):
+        if isinstance(want, Tensor) and want.dtype != "bool" and self.integer(0, 1):
             turn = f"maximum({state}, {turn})"
         del self.scope[-2:]
         note = want.text()
@@ -280,12 +282,17 @@ class Generator:
                     text = f"Cons({self.exact(element, depth - 1)}, {text})"
                 return text
             case Fn(arg, result):
-                param = self.name("p")
-                self.scope.append((param, arg))
-                body = self.block(result, depth - 1)
-                self.scope.pop()
-                return f"fn ({param}: {arg.text()}) -> {result.text()} {body}"
+                if arg is None:
+                    return f"fn () -> {result.text()} {self.block(result, depth - 1)}"
+                return self.function_of(arg, result, depth)
         raise TypeError(want)
+
+    def function_of(self, arg: Type, result: Type, depth: int) -> str:
+        param = self.name("p")
+        self.scope.append((param, arg))
+        body = self.block(result, depth - 1)
+        self.scope.pop()
+        return f"fn ({param}: {arg.text()}) -> {result.text()} {body}"
 
     def exact(self, want: Type, depth: int) -> str:
         """An operand whose own type is `want`: bound with a note, so that containers are not typed by accident."""
@@ -393,29 +400,31 @@ def programs(draw: st.DrawFn) -> Program:
     params += [(f"%a{i}", gen.tensor()) for i in range(gen.integer(0, 2))]
     gen.scope += params
     result = gen.type(1)
-    while not _returnable(result):
+    while not returnable(result):
         result = gen.type(1)
     body = gen.expr(result, 4)
     declared = ", ".join(f"{n}: {t.text()}" for n, t in params)
     text = f'#[version = "0.0.5"]\n{PRELUDE}\ndef @main({declared}) {{\n{body}\n}}\n'
     rng = np.random.default_rng(gen.integer(0, 2**32 - 1))
-    return Program(text, tuple(_value(t, rng) for _, t in params))
+    return Program(text, tuple(value_of(t, rng) for _, t in params))
 
 
-def _returnable(type_: Type) -> bool:
+def returnable(type_: Type) -> bool:
     match type_:
         case Tensor():
             return True
         case Pair(left, right):
-            return _returnable(left) and _returnable(right)
+            return returnable(left) and returnable(right)
         case Lst():
             return True
     return False
 
 
-def _value(type_: Type, rng: np.random.Generator) -> np.ndarray:
+def value_of(type_: Type, rng: np.random.Generator) -> np.ndarray:
     assert isinstance(type_, Tensor)
     if type_.dtype in FLOATS:
         return np.asarray(rng.uniform(-1, 1, type_.sizes), type_.dtype)
+    if type_.dtype == "bool":
+        return np.asarray(rng.integers(0, 2, type_.sizes), "bool")
     low = 0 if type_.dtype.startswith("u") else -5
     return np.asarray(rng.integers(low, 6, type_.sizes), type_.dtype)

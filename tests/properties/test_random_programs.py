@@ -2,48 +2,110 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 import nimblevm as nvm
+from nimblevm.errors import NimbleError
 from nimblevm.relay.interpreter import evaluate
 from tests.properties.compare import assert_same
+from tests.properties.everywhere import PLAIN
+from tests.properties.extended import extended_programs
 from tests.properties.programs import Program, programs
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+FEW = settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=QUIET)
+MANY = settings(max_examples=700, deadline=None, derandomize=True, suppress_health_check=QUIET)
 
 
 def check(program: Program, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """All paths give the oracle's value."""
     mod = nvm.relay.parse(program.text, source_name="random.rly")
     expected = evaluate(mod, program.args)
     exe = nvm.compile(mod)
     path = tmp_path_factory.mktemp("program") / "p.nvm"
     exe.save(path)
     for executable in (exe, nvm.load(path), nvm.load(path, native=False)):
-        with nvm.VirtualMachine(executable) as vm:
-            for _ in range(2):  # state left over from an earlier call would show
-                assert_same(vm.run(*program.args), expected)
+        run(executable, program, expected)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=QUIET)
+def run(executable: nvm.Executable, program: Program, expected: Any) -> None:
+    with nvm.VirtualMachine(executable) as vm:
+        for _ in range(2):  # state left over from an earlier call would show
+            assert_same(vm.run(*program.args), expected)
+
+
+def check_with_errors(program: Program) -> None:
+    """Without the optional passes also errors agree; with them, what is dead may be gone, but nothing fails that did
+    not fail.
+    """
+    mod = nvm.relay.parse(program.text, source_name="random.rly")
+    expected: Any = None
+    error: NimbleError | None = None
+    try:
+        expected = evaluate(mod, program.args)
+    except NimbleError as found:
+        error = found
+    plain = nvm.compile(mod, **PLAIN)
+    for executable in (plain, nvm.load(plain.to_bytes(), native=False)):
+        if error is None:
+            run(executable, program, expected)
+            continue
+        with nvm.VirtualMachine(executable) as vm, pytest.raises(type(error)):
+            vm.run(*program.args)
+    executable = nvm.compile(mod, verify=True)
+    if error is None:
+        run(executable, program, expected)
+        return
+    with nvm.VirtualMachine(executable) as vm:
+        try:
+            vm.run(*program.args)
+        except NimbleError:
+            return
+
+
+@FEW
 @given(program=programs())
 def test_random_programs(program: Program, tmp_path_factory: pytest.TempPathFactory) -> None:
     check(program, tmp_path_factory)
 
 
-@pytest.mark.slow
-@settings(max_examples=2000, deadline=None, derandomize=True, suppress_health_check=QUIET)
-@given(program=programs())
-def test_two_thousand_random_programs(
+@FEW
+@given(program=extended_programs())
+def test_random_programs_with_sharing_and_effects(
     program: Program, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     check(program, tmp_path_factory)
 
 
-def test_assert_same_sees_differences() -> None:
-    assert_same((np.float32(1),), (np.float32(1),))
-    with pytest.raises(AssertionError):
-        assert_same(np.float32(1), np.float64(1))
-    with pytest.raises(AssertionError):
-        assert_same(np.zeros(3), np.zeros((3, 1)))
+@FEW
+@given(program=extended_programs(failing=True))
+def test_random_programs_that_may_fail(program: Program) -> None:
+    check_with_errors(program)
+
+
+@pytest.mark.slow
+@MANY
+@given(program=programs())
+def test_seven_hundred_random_programs(
+    program: Program, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    check(program, tmp_path_factory)
+
+
+@pytest.mark.slow
+@MANY
+@given(program=extended_programs())
+def test_seven_hundred_random_programs_with_sharing_and_effects(
+    program: Program, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    check(program, tmp_path_factory)
+
+
+@pytest.mark.slow
+@MANY
+@given(program=extended_programs(failing=True))
+def test_seven_hundred_random_programs_that_may_fail(program: Program) -> None:
+    check_with_errors(program)
