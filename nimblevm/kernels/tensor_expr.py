@@ -57,6 +57,7 @@ class TensorExpr:
     pieces      for concatenate: the axis and the parts
     storage     the buffer that holds it, once it is stored
     stored      store it before its first use, in buffer `target` (None: a new scratch buffer)
+    fill        for what is only computed as a whole (scans): emits the loops that fill a buffer
     fill        writes all of it into a buffer, for tensors whose elements are not found one by one; such are `stored`
     """
 

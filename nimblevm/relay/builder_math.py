@@ -1,9 +1,10 @@
-"""Builder functions of elementwise mathematics: TVM's names, argument order and defaults."""
+"""Builder functions of mathematics and statistics: TVM's names, argument order and defaults."""
 
 from __future__ import annotations
 
-from nimblevm.relay import ir
-from nimblevm.relay.call import Operand, call_op, pair
+from nimblevm.relay import ir, op
+from nimblevm.relay.builder import Axes, add, exp, log, max, mean, sqrt, squeeze, subtract, sum
+from nimblevm.relay.call import Operand, TupleWrapper, as_expr, call_op, pair
 
 
 def log2(data: Operand) -> ir.Call:
@@ -126,8 +127,115 @@ def right_shift(lhs: Operand, rhs: Operand) -> ir.Call:
     return call_op("right_shift", *pair(lhs, rhs))
 
 
+def cast_like(data: Operand, dtype_like: Operand) -> ir.Call:
+    """Every element converted to the dtype of dtype_like."""
+    return call_op("cast_like", data, dtype_like)
+
+
+def ndarray_size(data: Operand, dtype: str = "int32") -> ir.Call:
+    """The number of elements, rank 0."""
+    return call_op("ndarray_size", data, attrs=op.shape_of.ShapeOfAttrs(dtype))
+
+
+# --- statistics over axes ---------------------------------------------------------------------------
+
+
+def _axes(axis: Axes) -> tuple[int, ...] | None:
+    if axis is None or isinstance(axis, int):
+        return axis if axis is None else (axis,)
+    return tuple(axis)
+
+
+def _variance(
+    data: ir.Expr, middle: ir.Expr, axis: Axes, keepdims: bool, exclude: bool, unbiased: bool
+) -> ir.Call:
+    attrs = op.variance.VarianceAttrs(_axes(axis), keepdims, exclude, unbiased)
+    return call_op("variance", data, middle, attrs=attrs)
+
+
+def variance(
+    data: Operand,
+    axis: Axes = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    unbiased: bool = False,
+    with_mean: ir.Expr | None = None,
+) -> ir.Call:
+    """The mean square distance from the mean over axes; unbiased: divided by one less.
+
+    with_mean: the mean if it is at hand, reduced axes kept with size 1.
+    """
+    data = as_expr(data)
+    middle = mean(data, axis, True, exclude) if with_mean is None else with_mean
+    return _variance(data, middle, axis, keepdims, exclude, unbiased)
+
+
+def std(
+    data: Operand,
+    axis: Axes = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    unbiased: bool = False,
+) -> ir.Call:
+    """The square root of the variance."""
+    return sqrt(variance(data, axis, keepdims, exclude, unbiased))
+
+
+def mean_variance(
+    data: Operand,
+    axis: Axes = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    unbiased: bool = False,
+) -> TupleWrapper:
+    """Mean and variance over axes."""
+    data = as_expr(data)
+    middle = mean(data, axis, True, exclude)
+    spread = _variance(data, middle, axis, keepdims, exclude, unbiased)
+    if not keepdims:
+        middle = mean(data, axis, keepdims, exclude)
+    return TupleWrapper(ir.Tuple((middle, spread)), 2)
+
+
+def mean_std(
+    data: Operand, axis: Axes = None, keepdims: bool = False, exclude: bool = False
+) -> TupleWrapper:
+    """Mean and standard deviation over axes."""
+    middle, spread = mean_variance(data, axis, keepdims, exclude)
+    return TupleWrapper(ir.Tuple((middle, sqrt(spread))), 2)
+
+
+def logsumexp(data: Operand, axis: Axes = None, keepdims: bool = False) -> ir.Call:
+    """log(sum(exp(data))) over axes, without overflow; a row of -inf alone gives NaN, as in TVM."""
+    data = as_expr(data)
+    top = max(data, axis, True)
+    found = add(log(sum(exp(subtract(data, top)), axis, True)), top)
+    return found if keepdims else squeeze(found, axis)
+
+
+def _scan(
+    name: str, data: Operand, axis: int | None, dtype: str | None, exclusive: bool | None
+) -> ir.Call:
+    return call_op(name, data, attrs=op.scan.ScanopAttrs(axis, dtype or "", bool(exclusive)))
+
+
+def cumsum(
+    data: Operand, axis: int | None = None, dtype: str | None = None, exclusive: bool | None = None
+) -> ir.Call:
+    """Sums of all elements up to each one along an axis."""
+    return _scan("cumsum", data, axis, dtype, exclusive)
+
+
+def cumprod(
+    data: Operand, axis: int | None = None, dtype: str | None = None, exclusive: bool | None = None
+) -> ir.Call:
+    """Products of all elements up to each one along an axis."""
+    return _scan("cumprod", data, axis, dtype, exclusive)
+
+
 __all__ = [
     "acos", "acosh", "asin", "asinh", "atan", "atanh", "bitwise_and", "bitwise_not", "bitwise_or",
-    "bitwise_xor", "cos", "cosh", "erf", "isfinite", "isinf", "isnan", "left_shift", "log10", "log2",
-    "right_shift", "sin", "sinh", "tan", "trunc",
+    "bitwise_xor", "cast_like", "cos", "cosh", "cumprod", "cumsum", "erf", "isfinite", "isinf", "isnan",
+    "left_shift", "log10", "log2", "logsumexp", "mean_std", "mean_variance", "ndarray_size", "right_shift",
+    "sin", "sinh", "std", "tan", "trunc", "variance",
 ]  # fmt: skip

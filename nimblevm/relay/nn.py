@@ -23,6 +23,19 @@ from nimblevm.relay.nn_conv import (
 from nimblevm.relay.nn_conv import (
     conv3d_transpose as conv3d_transpose,
 )
+from nimblevm.relay.nn_norm import (
+    batch_flatten,
+    batch_norm,
+    dropout,
+    dropout_raw,
+    fast_softmax,
+    group_norm,
+    instance_norm,
+    l2_normalize,
+    leaky_relu,
+    log_softmax,
+    prelu,
+)
 
 
 def dense(data: Operand, weight: Operand, units: int | None = None, out_dtype: str = "") -> ir.Call:
@@ -72,12 +85,7 @@ def layer_norm(
 
 
 __all__ = [
-    "batch_matmul",
-    "bias_add",
-    "dense",
-    "layer_norm",
-    "mirror_pad",
-    "pad",
-    "relu",
-    "softmax",
-]
+    "batch_flatten", "batch_matmul", "batch_norm", "bias_add", "dense", "dropout", "dropout_raw",
+    "fast_softmax", "group_norm", "instance_norm", "l2_normalize", "layer_norm", "leaky_relu",
+    "log_softmax", "mirror_pad", "pad", "prelu", "relu", "softmax",
+]  # fmt: skip

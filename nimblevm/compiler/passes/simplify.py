@@ -6,13 +6,16 @@ after:   let %t = (%x, %y); %x
 
 x * 1, x / 1, x - 0, and of integers x + 0, x | 0, x * 1; casts, reshapes, broadcasts and
 vm.match_type to the type that the operand has; double negation; fields of tuples at hand; ifs on a
-constant; take(shape_of(x), constant) as vm.dim_of; vm.dim_of of a static axis. Not x + 0f: it turns
+constant; take(shape_of(x), constant) as vm.dim_of; ndarray_size as their product; cast_like as cast;
+vm.dim_of of a static axis. Not x + 0f: it turns
 -0 into 0. A rule applies only if the result's type is that of what it becomes.
 
 Needs: inferred types. Keeps: them. Cost: one walk, O(nodes).
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -82,6 +85,10 @@ class _Simplifier(Rewriter):
             return _neutral(call, name)
         if name == "take":
             return _shape_element(call)
+        if name == "ndarray_size":
+            return _number_of_elements(call)
+        if name == "cast_like":
+            return _cast_of_like(call)
         if name == "vm.dim_of":
             type_ = type_of(call.args[0])
             dim = type_.shape[call.attrs.axis] if isinstance(type_, TensorType) else None
@@ -144,6 +151,31 @@ def _shape_element(call: Call) -> Expr:
     if result.dtype == "int64":
         return dim
     return op_call("cast", (dim,), result, dtype=result.dtype)
+
+
+def _cast_of_like(call: Call) -> Expr:
+    """cast_like(x, y) -> cast to y's dtype."""
+    result = type_of(call)
+    if not isinstance(result, TensorType):
+        return call
+    return op_call("cast", call.args[:1], result, dtype=result.dtype)
+
+
+def _number_of_elements(call: Call) -> Expr:
+    """ndarray_size(x) -> the product of x's sizes as integers."""
+    x = call.args[0]
+    type_, result = type_of(x), type_of(call)
+    if not isinstance(type_, TensorType) or not isinstance(result, TensorType):
+        return call
+    wide = scalar_type("int64")
+    static = math.prod(d for d in type_.shape if isinstance(d, int))
+    size: Expr = Constant(np.asarray(static, "int64"), span=call.span)
+    for axis, dim in enumerate(type_.shape):
+        if not isinstance(dim, int):
+            size = op_call("multiply", (size, op_call("vm.dim_of", (x,), wide, axis=axis)), wide)
+    if result.dtype == "int64":
+        return size
+    return op_call("cast", (size,), result, dtype=result.dtype)
 
 
 def _simplify(function: Function) -> Function:

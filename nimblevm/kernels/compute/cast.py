@@ -1,4 +1,4 @@
-"""cast: one conversion an element."""
+"""cast, cast_like: one conversion an element."""
 
 from __future__ import annotations
 
@@ -23,3 +23,4 @@ def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tens
 
 
 register_compute("cast", _compute)
+register_compute("cast_like", _compute)

@@ -1,4 +1,4 @@
-"""reshape: equal leading and trailing axes keep their index; between them the row-major position is taken apart."""
+"""reshape, nn.batch_flatten: equal leading and trailing axes keep their index; the position between is taken apart."""
 
 from __future__ import annotations
 
@@ -30,3 +30,4 @@ def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tens
 
 
 register_compute("reshape", _compute)
+register_compute("nn.batch_flatten", _compute)

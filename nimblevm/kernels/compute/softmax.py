@@ -1,4 +1,4 @@
-"""nn.softmax: maximum, sum of exponentials, quotient; three loops over the axis."""
+"""nn.softmax and kin: maximum, sum of exponentials, quotient (or difference to its logarithm); three loops."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from nimblevm.kernels.tensor_expr import (
 )
 
 
-def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tensors:
+def _softmax(
+    em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any, log: bool = False
+) -> Tensors:
     data = single(args[0])
     axis = axis_of(attrs.axis, data.rank)
     dtype = wide(data.dtype)
@@ -35,10 +37,14 @@ def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tens
 
     greatest = TensorExpr(rows, dtype, greatest_at, 1 << 20, costly=True)
 
-    def power(index: Index, inner: Value) -> Steps:
+    def shifted(index: Index, inner: Value) -> Steps:
         value = yield from element(index, inner)
         top = yield greatest, index
-        return em.b.unary("exp", em.b.sub(value, top))
+        return em.b.sub(value, top)
+
+    def power(index: Index, inner: Value) -> Steps:
+        value = yield from shifted(index, inner)
+        return em.b.unary("exp", value)
 
     def total_at(index: Index) -> Steps:
         start = em.b.const(0.0, dtype)
@@ -50,10 +56,19 @@ def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tens
         yield from em.cheap(data)
         row = (*index[:axis], *index[axis + 1 :])
         bottom = yield total, row
+        if log:
+            value = yield from shifted(row, index[axis])
+            return em.b.cast(em.b.sub(value, em.b.unary("log", bottom)), data.dtype)
         top = yield from power(row, index[axis])
         return em.b.cast(em.b.binary("div", top, bottom), data.dtype)
 
     return TensorExpr(shape, data.dtype, at, 1 << 20, costly=True)
 
 
-register_compute("nn.softmax", _compute)
+def _log_softmax(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tensors:
+    return _softmax(em, args, attrs, out, log=True)
+
+
+register_compute("nn.softmax", _softmax)
+register_compute("nn.fast_softmax", _softmax)
+register_compute("nn.log_softmax", _log_softmax)

@@ -124,10 +124,8 @@ TABLE: tuple[Row, ...] = (
 )  # fmt: skip
 
 
-def reduced_axes(
-    ctx: TypeContext, attrs: ReduceAttrs | ArgReduceAttrs, rank: int
-) -> tuple[int, ...]:
-    """The axes that are reduced, increasing."""
+def reduced_axes(ctx: TypeContext, attrs: Any, rank: int) -> tuple[int, ...]:
+    """The axes that are reduced, increasing. attrs has axis and exclude."""
     if not attrs.axis:
         return tuple(range(rank))
     named = axis_list(ctx, attrs.axis, rank)
@@ -150,7 +148,7 @@ def _relation(row: Row) -> Callable[[TypeContext, tuple[Type, ...], Any], Type]:
     return relation
 
 
-def _rows(data: Array, attrs: ReduceAttrs | ArgReduceAttrs) -> tuple[Array, tuple[int, ...]]:
+def reduced_rows(data: Array, attrs: Any) -> tuple[Array, tuple[int, ...]]:
     """Data with the reduced axes flattened into a last one, and the shape of the result."""
     named = {a % data.ndim for a in attrs.axis} if attrs.axis else set(range(data.ndim))
     axes = [a for a in range(data.ndim) if (a in named) != (attrs.exclude and bool(attrs.axis))]
@@ -165,7 +163,7 @@ def _rows(data: Array, attrs: ReduceAttrs | ArgReduceAttrs) -> tuple[Array, tupl
 def _reference(row: Row) -> Callable[[tuple[Array, ...], Any, Type], Array]:
     def reference(inputs: tuple[Array, ...], attrs: Any, result: Type) -> Array:
         (data,) = inputs
-        rows, shape = _rows(data, attrs)
+        rows, shape = reduced_rows(data, attrs)
         if dtype_name(data) in row.needs and rows.shape[-1] == 0:
             raise ShapeMismatch(f"{row.name}: the reduced axes of {data.shape} have no element")
         with np.errstate(all="ignore"):

@@ -1,9 +1,11 @@
-"""nn.softmax(data, axis=-1): exponentials that sum to one along an axis.
+"""nn.softmax, nn.fast_softmax, nn.log_softmax(data, axis=-1): exponentials that sum to one along an axis.
 
-    out = e / sum(e) over axis,   e = exp(data - max(data) over axis)
+    softmax, fast_softmax:  out = e / sum(e) over axis,   e = exp(data - max(data) over axis)
+    log_softmax:            out = log(softmax(data)) = data - max(data) - log(sum(e))
 
 data: a float tensor of rank >= 1; result: the same shape and dtype. float16 is computed in float32; an
-empty tensor gives an empty one. Attrs: axis (negative counts from the end). Source: Relay's nn.softmax.
+empty tensor gives an empty one. Attrs: axis (negative counts from the end). fast_softmax is softmax here, at its
+accuracy. Source: Relay's nn.softmax, nn.log_softmax.
 Differs from numpy: numpy has no such function.
 """
 
@@ -41,27 +43,32 @@ def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: SoftmaxAttrs
     return data
 
 
-def _reference(inputs: tuple[Array, ...], attrs: SoftmaxAttrs, result: Type) -> Array:
+def _reference(inputs: tuple[Array, ...], attrs: SoftmaxAttrs, log: bool) -> Array:
     (data,) = inputs
     if data.size == 0:
         return data
     wide = as_wide(data)
     with np.errstate(all="ignore"):
-        powers = np.exp(wide - np.max(wide, axis=attrs.axis, keepdims=True))
-        return rounded(powers / np.sum(powers, axis=attrs.axis, keepdims=True), dtype_name(data))
+        shifted = wide - np.max(wide, axis=attrs.axis, keepdims=True)
+        powers = np.exp(shifted)
+        total = np.sum(powers, axis=attrs.axis, keepdims=True)
+        return rounded(shifted - np.log(total) if log else powers / total, dtype_name(data))
 
 
-register(
-    Op(
-        name="nn.softmax",
-        args=("data",),
-        attrs=SoftmaxAttrs,
-        relation=_relation,
-        reference=_reference,
-        pattern=OpPattern.OPAQUE,
-        effect=Effect.TOTAL,
-        dtypes=(FLOATS,),
-        doc=__doc__,
-        tolerance=ACCUMULATED,
+for _name in ("nn.softmax", "nn.fast_softmax", "nn.log_softmax"):
+    register(
+        Op(
+            name=_name,
+            args=("data",),
+            attrs=SoftmaxAttrs,
+            relation=_relation,
+            reference=lambda inputs, attrs, result, log=_name == "nn.log_softmax": _reference(
+                inputs, attrs, log
+            ),
+            pattern=OpPattern.OPAQUE,
+            effect=Effect.TOTAL,
+            dtypes=(FLOATS,),
+            doc=__doc__,
+            tolerance=ACCUMULATED,
+        )
     )
-)
