@@ -19,6 +19,7 @@ from nimblevm.errors import CompileError
 from nimblevm.kernels import loop_ir
 from nimblevm.kernels.c_calls import CCall
 from nimblevm.kernels.c_kernels import BY_VARIANT
+from nimblevm.kernels.c_rules import calls_c_only
 from nimblevm.kernels.loop_ir_form import serialize as serialize_body
 from nimblevm.kernels.lower import IntParam, LoweredKernel, flat_types, lower_primitive
 from nimblevm.relay import dims
@@ -167,7 +168,7 @@ class KernelCache:
 
     def int_params(self, function: Function) -> frozenset[int]:
         """Positions among the flat parameters that are passed as in-dims."""
-        if not self.unbox:
+        if not self.unbox or calls_c_only(function):
             return frozenset()
         found: set[int] = set()
         position = 0
@@ -224,13 +225,15 @@ def _kernel_call(entry: Entry, mapping: dict[DimVar, Dim]) -> KernelCall:
     c_call = entry.c_call
     if c_call is not None:
         views = tuple(tuple(dims.substitute(d, mapping) for d in s) for s in c_call.shapes)
-        return KernelCall(tuple(dims.substitute(d, mapping) for d in c_call.dims), views=views)
+        scratch = tuple(_substituted(t, mapping) for t in c_call.scratch)
+        in_dims = tuple(dims.substitute(d, mapping) for d in c_call.dims)
+        return KernelCall(in_dims, scratch, views=views)
     lowered = entry.lowered
-    in_dims = tuple(
+    in_params = tuple(
         d if isinstance(d, IntParam) else dims.substitute(d, mapping) for d in lowered.in_dims
     )
     scratch = tuple(_substituted(t, mapping) for t in lowered.scratch_types)
-    return KernelCall(in_dims, scratch, lowered.alias)
+    return KernelCall(in_params, scratch, lowered.alias)
 
 
 def _substituted(type_: TensorType, mapping: dict[DimVar, Dim]) -> TensorType:

@@ -246,7 +246,10 @@ def _call_kernel(fe: FunctionEmitter, value: Call) -> None:
         number = dtypes.dtype(tensor.dtype).number
         fe.code.emit("AllocTensor", register, NO_REGISTER, 0, shape, number, 0)
         operands.append(register)
-    fe.code.emit("CallKernel", index, operands, words, [])
+    found = [fe.ints.take() for _ in value.attrs.dims]
+    fe.code.emit("CallKernel", index, operands, words, found)
+    for dim, register in zip(value.attrs.dims, found, strict=True):
+        fe.dims.bind(dim, register)
     for register in operands[first_scratch:]:
         fe.code.emit("KillRegister", register)
 
@@ -288,6 +291,9 @@ def emit_op(fe: FunctionEmitter, call: Call, dst: Place) -> None:
             note = fe.program.note("reshape", call.span)
             shape = [fe.dims.word(d) for d in call.attrs.shape]
             fe.into(dst, type_, False, lambda r: code.emit("ReshapeTensor", r, source, shape, note))
+        case "vm.shrink":
+            source = fe.obj(call.args[0])
+            fe.code.emit("Shrink", dst[1], source, fe.dims.word(call.attrs.shape[0]))
         case "shape_of":
             source = fe.obj(call.args[0])
             if not isinstance(type_, TensorType):

@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nimblevm import dtypes
 from nimblevm.kernels.c_kernels import BY_VARIANT
+from nimblevm.kernels.c_rules import CCall, find_c_rule
 from nimblevm.kernels.compute.common import reduced_axes
-from nimblevm.relay.dims import Dim
 from nimblevm.relay.ir import Call, Function
 from nimblevm.relay.op.common import product
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import TensorType
-
-
-@dataclass(frozen=True, slots=True)
-class CCall:
-    """A C kernel that computes the same (kernels/c_kernels.py).
-
-    name            its variant, as the file's kernel table and the registry name it
-    dims, attrs     what to pass: dims of the function, and constants for the kernel table entry
-    shapes          the shapes in which the operands (flat parameters, then outputs) are to be
-    viewed
-    """
-
-    name: str
-    dims: tuple[Dim, ...]
-    attrs: tuple[int, ...]
-    shapes: tuple[tuple[Dim, ...], ...]
 
 
 def c_calls(fn: Function) -> tuple[CCall, ...]:
@@ -35,6 +17,10 @@ def c_calls(fn: Function) -> tuple[CCall, ...]:
     call = fn.body
     if not (isinstance(call, Call) and isinstance(call.op, Op) and call.args == fn.params):
         return ()
+    rule = find_c_rule(call.op.name)
+    if rule is not None:
+        found = rule(call)
+        return () if found is None else (found,)
     if call.op.name not in ("argmax", "argmin"):
         return ()
     data = fn.params[0].checked_type

@@ -27,6 +27,7 @@ import numpy as np
 from nimblevm.errors import CompileError
 from nimblevm.kernels import compute  # noqa: F401  fills the table of computes
 from nimblevm.kernels.c_calls import CCall, c_calls
+from nimblevm.kernels.c_rules import calls_c_only
 from nimblevm.kernels.facts import aliases, loads_of, may_fail
 from nimblevm.kernels.loop_ir import (
     Axis,
@@ -83,7 +84,7 @@ class LoweredKernel:
     param_types    the flat parameters that are buffers, in order
     out_types      the flat outputs
     scratch_types  sizes and dtypes of the scratch buffers to allocate
-    c_kernels      C kernels that compute the same, best first
+    c_kernels      C kernels that compute the same, best first; where nothing else does, `kernel` is empty
     may_fail       it can report a fault
     """
 
@@ -127,7 +128,20 @@ def lower_primitive(
     instead of buffers. Raises CompileError, with the place, for what has no lowering (ask
     `has_compute` first).
     """
+    if calls_c_only(fn):
+        return _c_only(fn, name)
     return _Lowering(fn, name, int_params).run()
+
+
+def _c_only(fn: Function, name: str) -> LoweredKernel:
+    """A function that only a C kernel computes."""
+    found = c_calls(fn)
+    if not found:
+        place = f"{fn.body.span}: " if isinstance(fn.body.span, Span) else ""
+        raise CompileError(f"{place}kernel {name}: no C kernel takes operands of these types")
+    params = tuple(t for p in fn.params for t in flat_types(p.checked_type or p.type_annotation))
+    outs = flat_types(_result_type(fn))
+    return LoweredKernel(Kernel(name, (), (), ()), (), params, outs, (), found, True)
 
 
 class _Lowering:

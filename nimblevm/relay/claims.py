@@ -17,8 +17,9 @@ import numpy.typing as npt
 from nimblevm.errors import InvalidInputType, NimbleError, ShapeMismatch
 from nimblevm.relay.dim_scope import DimScope
 from nimblevm.relay.dims import DimExpr, DimVar
+from nimblevm.relay.ir import Call, Function
 from nimblevm.relay.op.common import dtype_name
-from nimblevm.relay.types import HAS_DIM, TensorType, TupleType, Type
+from nimblevm.relay.types import HAS_DIM, TensorType, TupleType, Type, value_tensors
 from nimblevm.relay.values import Value, describe, fits_kind
 
 Array = npt.NDArray[Any]
@@ -103,3 +104,22 @@ def agrees(value: Value, type_: Type) -> bool:
                 and all(agrees(v, t) for v, t in zip(value, fields, strict=True))
             )
     return True
+
+
+def found_sizes(
+    node: Call, results: tuple[Array, ...], outputs: tuple[Array, ...], scope: DimScope
+) -> tuple[Array, ...]:
+    """The parts of a kernel call's outputs that its results take, where only the kernel finds their sizes.
+
+    The dims in the call's attributes get their numbers from the results.
+    """
+    function = node.args[0]
+    if not node.attrs.dims or not isinstance(function, Function):
+        return outputs
+    made = function.body.checked_type
+    types = value_tensors(made) if made is not None else ()
+    for result, type_ in zip(results, types, strict=True):
+        first = type_.shape[0] if type_.shape else None
+        if isinstance(first, DimVar) and first in node.attrs.dims:
+            scope.numbers[first] = len(result)
+    return tuple(o[: len(r)] if r.ndim else o for r, o in zip(results, outputs, strict=True))

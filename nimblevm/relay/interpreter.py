@@ -30,7 +30,7 @@ from nimblevm.errors import (
     ValueKindError,
 )
 from nimblevm.relay import ir
-from nimblevm.relay.claims import agrees, check, has_claims
+from nimblevm.relay.claims import agrees, check, found_sizes, has_claims
 from nimblevm.relay.dim_scope import DimScope
 from nimblevm.relay.dims import Dim, DimExpr, DimVar, free_vars
 from nimblevm.relay.matching import matched
@@ -429,7 +429,7 @@ class Machine:
             )
         parent = closure.frame
         sharing = self.program.sharing_of(function) if parent is None else parent.sharing
-        frame = Frame(function, parent, sharing, closure.own)
+        frame = Frame(function, parent, sharing)
         claims = []
         for param, value in zip(function.params, args, strict=True):
             frame.values[param] = value
@@ -530,16 +530,18 @@ class Machine:
 
     def _call_kernel(self, node: ir.Call, args: tuple[Value, ...]) -> None:
         function, inputs, outputs = args
-        self.work.append((Machine._write_outputs, outputs))
+        self.work.append((Machine._write_outputs, (outputs, node)))
         self._call(function, inputs, node)
 
-    def _write_outputs(self, outputs: tuple[np.ndarray[Any, Any], ...]) -> None:
+    def _write_outputs(self, task: tuple[tuple[np.ndarray[Any, Any], ...], ir.Call]) -> None:
         """Copy a kernel's results into its output tensors (the one place where tensors change)."""
+        outputs, node = task
         result = self.values.pop()
         results = result if isinstance(result, tuple) else (result,)
         if len(results) != len(outputs):
             raise InternalError(f"a kernel gave {len(results)} tensors for {len(outputs)} outputs")
-        for value, out in zip(results, outputs, strict=True):
+        parts = found_sizes(node, results, outputs, self.here.dims)
+        for value, out in zip(results, parts, strict=True):
             if value.shape != out.shape or value.dtype != out.dtype:
                 raise InternalError(
                     f"a kernel gave {describe(value)} for an output {describe(out)}"

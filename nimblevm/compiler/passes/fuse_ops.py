@@ -13,7 +13,8 @@ go along.
 Never fused: operators whose size depends on data, rank-0 integer arithmetic (integer instructions),
 reshapes other than those that add or drop axes of size 1 (views). A may_fail operator moves to its
 group's place only if nothing between could fail, branch, call or write. A group has at most 256
-operators and 32 operands. Everything else of class KERNEL becomes a group of one.
+operators and 32 operands. Everything else of class KERNEL becomes a group of one. What only a C
+kernel computes gets a parameter for each operand, constants and repeated ones too.
 
 Needs: ANF, inferred types. Keeps: both. Cost: O(n log n), with the group limit as factor.
 """
@@ -36,6 +37,7 @@ from nimblevm.compiler.rewrite import (
     with_body,
     with_children,
 )
+from nimblevm.kernels.c_rules import calls_c_only
 from nimblevm.relay.ir import (
     Call,
     Constant,
@@ -211,7 +213,8 @@ class _GroupBuilder:
     def _inner(self, value: Expr) -> Expr:
         match value:
             case Call():
-                args = tuple([self._operand(a) for a in value.args])
+                operand = self._param if calls_c_only(value) else self._operand
+                args = tuple([operand(a) for a in value.args])
                 new: Expr = Call(value.op, args, value.attrs, span=value.span)
             case TupleGetItem():
                 new = TupleGetItem(self._operand(value.tuple_value), value.index, span=value.span)
@@ -233,12 +236,15 @@ class _GroupBuilder:
                 Tuple(tuple([self._operand(f) for f in inline.fields])), type_of(inline)
             )
         else:
-            param = fresh_var(f"p{len(self.params)}", type_of(atom))
-            self.params.append(param)
-            self.args.append(atom)
-            new = param
+            new = self._param(atom)
         self.made[atom] = new
         return new
+
+    def _param(self, atom: Expr) -> Var:
+        param = fresh_var(f"p{len(self.params)}", type_of(atom))
+        self.params.append(param)
+        self.args.append(atom)
+        return param
 
 
 def _fuse(function: Function, unbox: bool) -> Function:

@@ -8,6 +8,13 @@ after:   let %s = memory.alloc_storage(size=16*?n);
 A group with several results allocates each of them and then makes the tuple. An operator whose
 result is a view of its operand (reshape, expand_dims, squeeze) becomes vm.reshape_tensor.
 
+A result whose size only the kernel finds is allocated at its bound (Op.bound) and cut:
+
+before:  let %y = fn (%p: Tensor[(?n), bool], Primitive=1) { argwhere(%p) }(%x);   (type: [(?d, 1)])
+after:   let %out = memory.alloc_tensor(%s, shape=[?n, 1], dtype="int32");
+         let %k = vm.call_kernel(fn (...) {...}, (%x,), (%out,), dims=[?d]);
+         let %y = vm.shrink(%out, shape=[?d, 1]);
+
 Needs: ANF, groups of fuse_ops. Keeps: both; arguments of vm.call_kernel are tuples of atoms. Cost:
 O(nodes).
 """
@@ -30,8 +37,9 @@ from nimblevm.compiler.rewrite import (
     with_body,
     with_children,
 )
+from nimblevm.errors import CompileError
 from nimblevm.relay import dims
-from nimblevm.relay.dims import Dim
+from nimblevm.relay.dims import Dim, DimVar
 from nimblevm.relay.ir import (
     Call,
     Expr,
@@ -43,6 +51,7 @@ from nimblevm.relay.ir import (
     Var,
     children,
 )
+from nimblevm.relay.op.registry import Op
 from nimblevm.relay.op.vm import STORAGE
 from nimblevm.relay.types import TensorType, TupleType, Type
 
@@ -55,6 +64,23 @@ def byte_size(type_: TensorType) -> Dim:
     for dim in type_.shape:
         size = dims.mul(size, dim)
     return size
+
+
+def _bounds(value: Call) -> tuple[TensorType, ...] | None:
+    """What to allocate for a fused call whose results are found by the kernel; None for any other."""
+    call = value.op.body if isinstance(value.op, Function) else None
+    if not isinstance(call, Call) or not isinstance(call.op, Op) or call.op.bound is None:
+        return None
+    return call.op.bound(tuple(type_of(a) for a in call.args), call.attrs)
+
+
+def _first_dim(var: Var) -> DimVar:
+    """The unknown that the kernel finds."""
+    type_ = type_of(var)
+    dim = type_.shape[0] if isinstance(type_, TensorType) and type_.shape else None
+    if not isinstance(dim, DimVar):
+        raise CompileError(f"a result of type {type_!r} has no size that its kernel could find")
+    return dim
 
 
 class _Manifest:
@@ -124,13 +150,29 @@ class _Manifest:
             )  # a kernel writes an object; the variable is unboxed
         else:
             outs = (var,)
+        results = outs
+        bounds = _bounds(value)
+        if bounds is not None:
+            outs = tuple(
+                out if type_of(out) == bound else self._fresh("out", bound)
+                for out, bound in zip(results, bounds, strict=True)
+            )
         for out in outs:
             self._allocate(out, value, bindings)
         ins = typed(Tuple(value.args), TupleType(type_of(a) for a in value.args))
         tensors = typed(Tuple(outs), TupleType(type_of(o) for o in outs))
-        call = op_call("vm.call_kernel", (value.op, ins, tensors), type_of(tensors))
+        cut = [(r, o) for r, o in zip(results, outs, strict=True) if r is not o]
+        found = tuple(dict.fromkeys(_first_dim(r) for r, _ in cut))
+        call = op_call("vm.call_kernel", (value.op, ins, tensors), type_of(tensors), dims=found)
         object.__setattr__(call, "span", value.span)
         bindings.append((self._fresh("k", TupleType(type_of(o) for o in outs)), call))
+        for small, large in cut:
+            type_ = type_of(small)
+            shape = type_.shape if isinstance(type_, TensorType) else ()
+            view = op_call("vm.shrink", (large,), type_, shape=shape)
+            object.__setattr__(view, "span", value.span)
+            bindings.append((small, view))
+        outs = results
         if isinstance(result, TupleType):
             self.fields[var] = outs
             bindings.append((var, typed(Tuple(outs, span=value.span), result)))

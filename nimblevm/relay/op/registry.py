@@ -75,6 +75,7 @@ class TypeContext(Protocol):
 
 TypeRelation = Callable[[TypeContext, tuple[Type, ...], Any], Type]
 Reference = Callable[..., Any]
+Bound = Callable[[tuple[Type, ...], Any], tuple[TensorType, ...]]
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -93,6 +94,9 @@ class Op(Leaf):
                     argument, or one for all
     shape_values    positions of arguments whose *values* the result size depends on (arange, dyn.*), else ()
     views           True if the result can be a view of argument 0 (reshape)
+    bound           (argument types, attrs) -> the tensors to allocate for the flat results, where the kernel finds
+                    their first axes' sizes; None: the result type says all. A result whose type differs from its
+                    bound is cut to the size that the kernel returns
     tolerance       dtype name -> (rtol, atol) against `reference` for float results; missing: registry.TOLERANCE
     python          names under nimblevm.relay under which the builder offers it ("nn.dense"); empty: internal
     """
@@ -108,6 +112,7 @@ class Op(Leaf):
     attrs: type | None = None
     shape_values: tuple[int, ...] = ()
     views: bool = False
+    bound: Bound | None = None
     variadic: bool = False
     tolerance: dict[str, tuple[float, float]] = field(default_factory=dict)
     grad: str = NOT_YET

@@ -6,6 +6,7 @@
     vm.dim_value()              out = the value of attrs.dim             rank-0 int64
     vm.bind_dim(x)              out = x, a rank-0 int64 that is the value of the unknown attrs.dim from here on
     vm.reshape_tensor(x)        out = x in attrs.shape, a view
+    vm.shrink(x)                out = the first attrs.shape[0] elements of x's first axis, a view
     memory.alloc_storage()      a block of attrs.size bytes (any dim expression)
     memory.alloc_tensor(s)      a tensor of attrs.shape and attrs.dtype at byte attrs.offset of block s
     vm.call_kernel(f, ins, outs)    run kernel f on the tensors of tuple `ins`, write those of tuple `outs`; out = outs
@@ -27,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from nimblevm import dtypes
-from nimblevm.errors import ShapeMismatch, Unsupported
+from nimblevm.errors import IndexOutOfRange, ShapeMismatch, Unsupported
 from nimblevm.relay.dims import Dim
 from nimblevm.relay.op.common import ALL, Array, Attrs, axis_index, dtype_name, set_axes, tensor_of
 from nimblevm.relay.op.full import concrete_shape
@@ -107,7 +108,7 @@ class AllocTensorAttrs(Attrs):
 
 @dataclass(frozen=True, slots=True)
 class CallKernelAttrs(Attrs):
-    """dims: the values of the kernel's in-dims, in the order of its signature."""
+    """dims: the unknown dims whose numbers the kernel finds, in the order of its out-dims."""
 
     dims: tuple[Dim, ...] = ()
 
@@ -240,6 +241,20 @@ def _reshape_tensor_reference(inputs: tuple[Array, ...], attrs: ShapeAttrs, resu
     return inputs[0].reshape(shape)
 
 
+def _shrink(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: ShapeAttrs) -> Type:
+    data = tensor_of(ctx, arg_types, 0)
+    if not data.shape or len(data.shape) != len(attrs.shape):
+        raise ctx.fail(f"{data!r} can't shrink to {attrs.shape}", 0)
+    return TensorType(attrs.shape, data.dtype)
+
+
+def _shrink_reference(inputs: tuple[Array, ...], attrs: ShapeAttrs, result: Type) -> Array:
+    size = concrete_shape("vm.shrink", attrs.shape)[0]
+    if size > len(inputs[0]):
+        raise IndexOutOfRange(f"a first axis of size {len(inputs[0])} can't shrink to {size}")
+    return inputs[0][:size]
+
+
 def _kill(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: Any) -> Type:
     return UNIT
 
@@ -300,6 +315,9 @@ BIND_DIM = _register(
 )
 RESHAPE_TENSOR = _register(
     "vm.reshape_tensor", ("x",), ShapeAttrs, _reshape_tensor, _reshape_tensor_reference, views=True
+)
+SHRINK = _register(
+    "vm.shrink", ("x",), ShapeAttrs, _shrink, _shrink_reference, Effect.MAY_FAIL, views=True
 )
 ALLOC_STORAGE = _register(
     "memory.alloc_storage",
