@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from nimblevm.dtypes import DTYPES
 from nimblevm.dtypes import dtype as dtype_row
 
 
@@ -72,7 +73,130 @@ def _arg_reduce(name: str) -> CKernel:
     )
 
 
-C_KERNELS: tuple[CKernel, ...] = (_arg_reduce("argmax"), _arg_reduce("argmin"))
+_ALL = tuple(row.name for row in DTYPES)
+_FLOATS = tuple(row.name for row in DTYPES if row.is_float)
+
+
+def _sort_scratch(axis: str) -> COperand:
+    """Two buffers of keys and two of positions."""
+    return COperand("scratch", "uint64", (4, axis))
+
+
+def _top_k(name: str, outputs: tuple[str, ...]) -> CKernel:
+    """The first `k` of the elements along `axis` in stable order, and their positions.
+
+    Order: ascending with NaN last, or descending with NaN first. Fails with ShapeMismatch for k > axis.
+    """
+    results = tuple(COperand("out", dtype, ("outer", "k", "inner")) for dtype in outputs)
+    return CKernel(
+        name,
+        "sort",
+        _ALL,
+        (COperand("in", "T", ("outer", "axis", "inner")), *results, _sort_scratch("axis")),
+        ("outer", "axis", "inner", "k"),
+        ("is_ascend",),
+        may_fail=True,
+    )
+
+
+def _search_sorted(name: str, index: str) -> CKernel:
+    """The place of each value in its row of a sorted matrix: before its equals, or with `right` behind them."""
+    operands = (
+        COperand("in", "T", ("outer", "axis")),
+        COperand("in", "T", ("outer", "count")),
+        COperand("out", index, ("outer", "count")),
+    )
+    return CKernel(
+        name, "search", _ALL, operands, ("outer", "axis", "count"), ("right",), may_fail=True
+    )
+
+
+def _unique(name: str, counts: bool) -> CKernel:
+    """Distinct elements, where each occurs first, which one each element is, their number, perhaps how often.
+
+    The out-dim is their number; outputs of `size` elements are filled up to it, the inverse wholly.
+    """
+    operands = (
+        COperand("in", "T", ("size",)),
+        COperand("out", "T", ("size",)),
+        COperand("out", "int32", ("size",)),
+        COperand("out", "int32", ("size",)),
+        COperand("out", "int32", (1,)),
+        *((COperand("out", "int32", ("size",)),) if counts else ()),
+        _sort_scratch("size"),
+    )
+    return CKernel(
+        name, "unique", _ALL, operands, ("size",), ("is_sorted",), out_dims=1, may_fail=True
+    )
+
+
+_AXES = tuple(f"d{axis}" for axis in range(8))
+
+_ARGWHERE = CKernel(
+    "argwhere",
+    "search",
+    _ALL,
+    (COperand("in", "T", ("size",)), COperand("out", "int32", ("size", "rank"))),
+    ("size", "rank", *_AXES),
+    out_dims=1,
+    may_fail=True,
+)
+"""Coordinates of the elements that are not zero, in a shape of `rank` axes d0, d1...; the out-dim is their number."""
+
+_VALID_COUNTS = CKernel(
+    "get_valid_counts",
+    "vision",
+    _FLOATS,
+    (
+        COperand("in", "T", ("batch", "boxes", "fields")),
+        COperand("in", "float32", ()),
+        COperand("out", "int32", ("batch",)),
+        COperand("out", "T", ("batch", "boxes", "fields")),
+        COperand("out", "int32", ("batch", "boxes")),
+    ),
+    ("batch", "boxes", "fields"),
+    ("id_index", "score_index"),
+    may_fail=True,
+)
+
+
+def _suppression(name: str, outputs: tuple[COperand, ...]) -> CKernel:
+    """Non-maximum suppression: the indices of the kept boxes and their number, or the boxes."""
+    operands = (
+        COperand("in", "T", ("batch", "boxes", "fields")),
+        COperand("in", "int32", ("batch",)),
+        COperand("in", "int32", ("batch", "boxes")),
+        COperand("in", "int32", ()),
+        COperand("in", "float32", ()),
+        *outputs,
+        _sort_scratch("boxes"),
+    )
+    attrs = ("force_suppress", "top_k", "coord_start", "score_index", "id_index", "to_bottom")
+    return CKernel(
+        name, "vision", _FLOATS, operands, ("batch", "boxes", "fields"), attrs, may_fail=True
+    )
+
+
+C_KERNELS: tuple[CKernel, ...] = (
+    _arg_reduce("argmax"),
+    _arg_reduce("argmin"),
+    _top_k("topk", ("T", "int32")),
+    _top_k("topk64", ("T", "int64")),
+    _top_k("topk_values", ("T",)),
+    _top_k("topk_indices", ("int32",)),
+    _top_k("topk_indices64", ("int64",)),
+    _search_sorted("searchsorted", "int32"),
+    _search_sorted("searchsorted64", "int64"),
+    _unique("unique", False),
+    _unique("unique_counts", True),
+    _ARGWHERE,
+    _VALID_COUNTS,
+    _suppression(
+        "nms_indices",
+        (COperand("out", "int32", ("batch", "boxes")), COperand("out", "int32", ("batch", 1))),
+    ),
+    _suppression("nms_boxes", (COperand("out", "T", ("batch", "boxes", "fields")),)),
+)
 BY_VARIANT: dict[str, tuple[CKernel, str]] = {
     row.variant(name): (row, name) for row in C_KERNELS for name in row.dtypes
 }

@@ -1,6 +1,6 @@
 """The language: Relay's nodes, types, text in both directions, and everything that knows what a program means."""
 
-from nimblevm.relay import loops, nn, op
+from nimblevm.relay import loops, nn, op, vision
 from nimblevm.relay.builder import (
     Any,
     abs,
@@ -129,6 +129,7 @@ from nimblevm.relay.builder_move import (
     trilu,
     unravel_index,
 )
+from nimblevm.relay.builder_sort import argsort, argwhere, searchsorted, sort, topk, unique
 from nimblevm.relay.call import TupleWrapper
 from nimblevm.relay.checked_parse import fromtext, parse
 from nimblevm.relay.dims import Dim, DimExpr, DimVar
@@ -197,23 +198,23 @@ __all__ = [
     "RefRead", "RefType", "RefWrite", "ScopeBuilder", "SemVer", "Span", "StructuralMismatch",
     "TensorType", "Tuple", "TupleGetItem", "TupleType", "TupleWrapper", "Type", "TypeCall",
     "TypeData", "TypeVar", "Var", "abs", "acos", "acosh", "add", "all", "any", "arange", "argmax",
-    "argmin", "asin", "asinh", "assert_structural_equal", "astext", "atan", "atanh", "bind",
-    "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast_to",
+    "argmin", "argsort", "argwhere", "asin", "asinh", "assert_structural_equal", "astext", "atan",
+    "atanh", "bind", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast_to",
     "broadcast_to_like", "cast", "cast_like", "ceil", "check_well_formed", "clip",
     "collapse_sum_like", "collapse_sum_to", "concatenate", "const", "copy", "cos", "cosh",
     "cumprod", "cumsum", "dim_text", "divide", "equal", "erf", "exp", "expand_dims", "floor",
-    "floor_divide", "floor_mod", "fromtext", "full", "full_like", "gather", "gather_nd",
-    "greater", "greater_equal", "infer_type", "invert_permutation", "isfinite", "isinf", "isnan",
+    "floor_divide", "floor_mod", "fromtext", "full", "full_like", "gather", "gather_nd", "greater",
+    "greater_equal", "infer_type", "invert_permutation", "isfinite", "isinf", "isnan",
     "left_shift", "less", "less_equal", "log", "log10", "log2", "logical_and", "logical_not",
     "logical_or", "logical_xor", "logsumexp", "loops", "max", "maximum", "mean", "mean_std",
     "mean_variance", "meshgrid", "min", "minimum", "mod", "multiply", "ndarray_size", "negative",
-    "nn", "not_equal", "one_hot", "ones", "ones_like", "op", "parse", "parse_expr",
-    "parse_module", "parse_type", "post_order", "post_order_visit", "power", "prod", "repeat",
-    "reshape", "reshape_like", "reverse", "reverse_sequence", "rewrite", "right_shift", "round",
-    "rsqrt", "scalar_type", "scatter_elements", "scatter_nd", "sequence_mask", "shape_of",
-    "sigmoid", "sign", "sin", "sinh", "slice_like", "split", "sqrt", "squeeze", "stack", "std",
-    "strided_set", "strided_slice", "structural_digest", "structural_equal", "structural_hash",
-    "subtract", "sum", "take", "tan", "tanh", "tile", "transpose", "trilu", "trunc",
-    "trunc_divide", "trunc_mod", "type_text", "unravel_index", "var", "variance", "well_formed",
-    "where", "zeros", "zeros_like",
+    "nn", "not_equal", "one_hot", "ones", "ones_like", "op", "parse", "parse_expr", "parse_module",
+    "parse_type", "post_order", "post_order_visit", "power", "prod", "repeat", "reshape",
+    "reshape_like", "reverse", "reverse_sequence", "rewrite", "right_shift", "round", "rsqrt",
+    "scalar_type", "scatter_elements", "scatter_nd", "searchsorted", "sequence_mask", "shape_of",
+    "sigmoid", "sign", "sin", "sinh", "slice_like", "sort", "split", "sqrt", "squeeze", "stack",
+    "std", "strided_set", "strided_slice", "structural_digest", "structural_equal",
+    "structural_hash", "subtract", "sum", "take", "tan", "tanh", "tile", "topk", "transpose",
+    "trilu", "trunc", "trunc_divide", "trunc_mod", "type_text", "unique", "unravel_index", "var",
+    "variance", "vision", "well_formed", "where", "zeros", "zeros_like",
 ]  # fmt: skip

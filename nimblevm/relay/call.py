@@ -47,7 +47,10 @@ Operand = ir.Expr | TupleWrapper | np.ndarray[Any, Any] | np.generic | Number
 
 # Result dtypes that are not the first argument's.
 _FIXED = {"argmax": "int32", "argmin": "int32", "vm.dim_of": "int64", "vm.dim_value": "int64"}
+_FIXED["argwhere"] = "int32"
 _FIXED.update((row.name, row.result) for row in op.unary.TABLE if row.result)
+# Tuples of values, of argument 0's dtype, and of positions: which field the values are.
+_VALUES = {"topk": 0, "dyn.topk": 0, "unique": 0, "vision.get_valid_counts": 1}
 _LIKE_SECOND = frozenset({"where", "cast_like"})
 _BINARY = frozenset(row.name for row in op.binary.TABLE)
 _BOOL = frozenset(row.name for row in op.compare.TABLE)
@@ -61,6 +64,9 @@ def dtype_of(expr: ir.Expr) -> str | None:
             return known.dtype
         match expr:
             case ir.Call(op=op.Op(name=name), args=args, attrs=attrs):
+                if name in _VALUES and getattr(attrs, "ret_type", "") == "values":
+                    expr = args[0]
+                    continue
                 if name in _BOOL or name in _FIXED:
                     return _FIXED.get(name, "bool")
                 declared = getattr(attrs, "dtype", "") or getattr(attrs, "out_dtype", "")
@@ -73,6 +79,12 @@ def dtype_of(expr: ir.Expr) -> str | None:
                 expr = args[1] if name in _LIKE_SECOND or second else args[0]
             case ir.Tuple(fields=fields) if fields:
                 expr = fields[0]
+            case ir.TupleGetItem(tuple_value=ir.Call(op=op.Op(name=name)) as call, index=index) if (
+                name in _VALUES
+            ):
+                if index != _VALUES[name]:
+                    return str(getattr(call.attrs, "dtype", "int32"))
+                expr = call.args[0]
             case ir.TupleGetItem(tuple_value=value):
                 expr = value
             case ir.Let(body=body):

@@ -14,9 +14,138 @@ nvm_status nvm_kernel_argmin_float32(const nvm_kernel_ctx *ctx, void *const *buf
 nvm_status nvm_kernel_argmin_float64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 nvm_status nvm_kernel_argmin_int32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 nvm_status nvm_kernel_argmin_int64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_argwhere_bool(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_argwhere_float16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_argwhere_float32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_argwhere_float64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_argwhere_int16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_argwhere_int32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_argwhere_int64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_argwhere_int8(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_argwhere_uint16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_argwhere_uint32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_argwhere_uint64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_argwhere_uint8(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_get_valid_counts_float16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_get_valid_counts_float32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_get_valid_counts_float64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_nms_boxes_float16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_nms_boxes_float32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_nms_boxes_float64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_nms_indices_float16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_nms_indices_float32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_nms_indices_float64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_searchsorted64_bool(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_searchsorted64_float16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_searchsorted64_float32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_searchsorted64_float64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_searchsorted64_int16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_searchsorted64_int32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_searchsorted64_int64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_searchsorted64_int8(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_searchsorted64_uint16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_searchsorted64_uint32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_searchsorted64_uint64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_searchsorted64_uint8(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_searchsorted_bool(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_searchsorted_float16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_searchsorted_float32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_searchsorted_float64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_searchsorted_int16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_searchsorted_int32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_searchsorted_int64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_searchsorted_int8(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_searchsorted_uint16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_searchsorted_uint32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_searchsorted_uint64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_searchsorted_uint8(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk64_bool(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk64_float16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk64_float32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk64_float64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk64_int16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk64_int32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk64_int64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk64_int8(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk64_uint16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk64_uint32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk64_uint64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk64_uint8(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_bool(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_float16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_float32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_float64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_indices64_bool(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_indices64_float16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_indices64_float32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_indices64_float64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_indices64_int16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_indices64_int32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_indices64_int64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_indices64_int8(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_indices64_uint16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_indices64_uint32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_indices64_uint64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_indices64_uint8(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_indices_bool(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_indices_float16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_indices_float32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_indices_float64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_indices_int16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_indices_int32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_indices_int64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_indices_int8(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_indices_uint16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_indices_uint32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_indices_uint64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_indices_uint8(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_int16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_int32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_int64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_int8(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_uint16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_uint32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_uint64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_uint8(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_values_bool(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_values_float16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_values_float32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_values_float64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_values_int16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_values_int32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_values_int64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_values_int8(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_values_uint16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_values_uint32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_values_uint64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_topk_values_uint8(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_unique_bool(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_unique_counts_bool(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_unique_counts_float16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_unique_counts_float32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_unique_counts_float64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_unique_counts_int16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_unique_counts_int32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_unique_counts_int64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_unique_counts_int8(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_unique_counts_uint16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_unique_counts_uint32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_unique_counts_uint64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_unique_counts_uint8(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_unique_float16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_unique_float32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_unique_float64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_unique_int16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_unique_int32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_unique_int64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_unique_int8(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_unique_uint16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_unique_uint32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_unique_uint64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_unique_uint8(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 
 #ifdef NVM_C_KERNELS_TABLE
-static const int64_t zero_attrs[1] = {0};
+static const int64_t zero_attrs[6] = {0};
 static const nvm_operand argmax_float32_operands[] = {
     {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
     {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
@@ -57,6 +186,909 @@ static const nvm_operand argmin_int64_operands[] = {
     {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
 };
 static const nvm_signature argmin_int64_signature = {2, 1, 1, 0, 3, 1, 0, 0, 1, argmin_int64_operands, zero_attrs, NULL, 0};
+static const nvm_operand argwhere_bool_operands[] = {
+    {NVM_DTYPE_BOOL, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature argwhere_bool_signature = {2, 1, 1, 0, 10, 0, 0, 1, 1, argwhere_bool_operands, NULL, NULL, 0};
+static const nvm_operand argwhere_float16_operands[] = {
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature argwhere_float16_signature = {2, 1, 1, 0, 10, 0, 0, 1, 1, argwhere_float16_operands, NULL, NULL, 0};
+static const nvm_operand argwhere_float32_operands[] = {
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature argwhere_float32_signature = {2, 1, 1, 0, 10, 0, 0, 1, 1, argwhere_float32_operands, NULL, NULL, 0};
+static const nvm_operand argwhere_float64_operands[] = {
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature argwhere_float64_signature = {2, 1, 1, 0, 10, 0, 0, 1, 1, argwhere_float64_operands, NULL, NULL, 0};
+static const nvm_operand argwhere_int16_operands[] = {
+    {NVM_DTYPE_INT16, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature argwhere_int16_signature = {2, 1, 1, 0, 10, 0, 0, 1, 1, argwhere_int16_operands, NULL, NULL, 0};
+static const nvm_operand argwhere_int32_operands[] = {
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature argwhere_int32_signature = {2, 1, 1, 0, 10, 0, 0, 1, 1, argwhere_int32_operands, NULL, NULL, 0};
+static const nvm_operand argwhere_int64_operands[] = {
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature argwhere_int64_signature = {2, 1, 1, 0, 10, 0, 0, 1, 1, argwhere_int64_operands, NULL, NULL, 0};
+static const nvm_operand argwhere_int8_operands[] = {
+    {NVM_DTYPE_INT8, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature argwhere_int8_signature = {2, 1, 1, 0, 10, 0, 0, 1, 1, argwhere_int8_operands, NULL, NULL, 0};
+static const nvm_operand argwhere_uint16_operands[] = {
+    {NVM_DTYPE_UINT16, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature argwhere_uint16_signature = {2, 1, 1, 0, 10, 0, 0, 1, 1, argwhere_uint16_operands, NULL, NULL, 0};
+static const nvm_operand argwhere_uint32_operands[] = {
+    {NVM_DTYPE_UINT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature argwhere_uint32_signature = {2, 1, 1, 0, 10, 0, 0, 1, 1, argwhere_uint32_operands, NULL, NULL, 0};
+static const nvm_operand argwhere_uint64_operands[] = {
+    {NVM_DTYPE_UINT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature argwhere_uint64_signature = {2, 1, 1, 0, 10, 0, 0, 1, 1, argwhere_uint64_operands, NULL, NULL, 0};
+static const nvm_operand argwhere_uint8_operands[] = {
+    {NVM_DTYPE_UINT8, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature argwhere_uint8_signature = {2, 1, 1, 0, 10, 0, 0, 1, 1, argwhere_uint8_operands, NULL, NULL, 0};
+static const nvm_operand get_valid_counts_float16_operands[] = {
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature get_valid_counts_float16_signature = {5, 2, 3, 0, 3, 2, 0, 0, 1, get_valid_counts_float16_operands, zero_attrs, NULL, 0};
+static const nvm_operand get_valid_counts_float32_operands[] = {
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature get_valid_counts_float32_signature = {5, 2, 3, 0, 3, 2, 0, 0, 1, get_valid_counts_float32_operands, zero_attrs, NULL, 0};
+static const nvm_operand get_valid_counts_float64_operands[] = {
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature get_valid_counts_float64_signature = {5, 2, 3, 0, 3, 2, 0, 0, 1, get_valid_counts_float64_operands, zero_attrs, NULL, 0};
+static const nvm_operand nms_boxes_float16_operands[] = {
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature nms_boxes_float16_signature = {7, 5, 1, 1, 3, 6, 0, 0, 1, nms_boxes_float16_operands, zero_attrs, NULL, 0};
+static const nvm_operand nms_boxes_float32_operands[] = {
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature nms_boxes_float32_signature = {7, 5, 1, 1, 3, 6, 0, 0, 1, nms_boxes_float32_operands, zero_attrs, NULL, 0};
+static const nvm_operand nms_boxes_float64_operands[] = {
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature nms_boxes_float64_signature = {7, 5, 1, 1, 3, 6, 0, 0, 1, nms_boxes_float64_operands, zero_attrs, NULL, 0};
+static const nvm_operand nms_indices_float16_operands[] = {
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature nms_indices_float16_signature = {8, 5, 2, 1, 3, 6, 0, 0, 1, nms_indices_float16_operands, zero_attrs, NULL, 0};
+static const nvm_operand nms_indices_float32_operands[] = {
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature nms_indices_float32_signature = {8, 5, 2, 1, 3, 6, 0, 0, 1, nms_indices_float32_operands, zero_attrs, NULL, 0};
+static const nvm_operand nms_indices_float64_operands[] = {
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature nms_indices_float64_signature = {8, 5, 2, 1, 3, 6, 0, 0, 1, nms_indices_float64_operands, zero_attrs, NULL, 0};
+static const nvm_operand searchsorted64_bool_operands[] = {
+    {NVM_DTYPE_BOOL, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_BOOL, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+};
+static const nvm_signature searchsorted64_bool_signature = {3, 2, 1, 0, 3, 1, 0, 0, 1, searchsorted64_bool_operands, zero_attrs, NULL, 0};
+static const nvm_operand searchsorted64_float16_operands[] = {
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+};
+static const nvm_signature searchsorted64_float16_signature = {3, 2, 1, 0, 3, 1, 0, 0, 1, searchsorted64_float16_operands, zero_attrs, NULL, 0};
+static const nvm_operand searchsorted64_float32_operands[] = {
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+};
+static const nvm_signature searchsorted64_float32_signature = {3, 2, 1, 0, 3, 1, 0, 0, 1, searchsorted64_float32_operands, zero_attrs, NULL, 0};
+static const nvm_operand searchsorted64_float64_operands[] = {
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+};
+static const nvm_signature searchsorted64_float64_signature = {3, 2, 1, 0, 3, 1, 0, 0, 1, searchsorted64_float64_operands, zero_attrs, NULL, 0};
+static const nvm_operand searchsorted64_int16_operands[] = {
+    {NVM_DTYPE_INT16, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT16, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+};
+static const nvm_signature searchsorted64_int16_signature = {3, 2, 1, 0, 3, 1, 0, 0, 1, searchsorted64_int16_operands, zero_attrs, NULL, 0};
+static const nvm_operand searchsorted64_int32_operands[] = {
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+};
+static const nvm_signature searchsorted64_int32_signature = {3, 2, 1, 0, 3, 1, 0, 0, 1, searchsorted64_int32_operands, zero_attrs, NULL, 0};
+static const nvm_operand searchsorted64_int64_operands[] = {
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+};
+static const nvm_signature searchsorted64_int64_signature = {3, 2, 1, 0, 3, 1, 0, 0, 1, searchsorted64_int64_operands, zero_attrs, NULL, 0};
+static const nvm_operand searchsorted64_int8_operands[] = {
+    {NVM_DTYPE_INT8, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT8, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+};
+static const nvm_signature searchsorted64_int8_signature = {3, 2, 1, 0, 3, 1, 0, 0, 1, searchsorted64_int8_operands, zero_attrs, NULL, 0};
+static const nvm_operand searchsorted64_uint16_operands[] = {
+    {NVM_DTYPE_UINT16, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_UINT16, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+};
+static const nvm_signature searchsorted64_uint16_signature = {3, 2, 1, 0, 3, 1, 0, 0, 1, searchsorted64_uint16_operands, zero_attrs, NULL, 0};
+static const nvm_operand searchsorted64_uint32_operands[] = {
+    {NVM_DTYPE_UINT32, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_UINT32, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+};
+static const nvm_signature searchsorted64_uint32_signature = {3, 2, 1, 0, 3, 1, 0, 0, 1, searchsorted64_uint32_operands, zero_attrs, NULL, 0};
+static const nvm_operand searchsorted64_uint64_operands[] = {
+    {NVM_DTYPE_UINT64, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+};
+static const nvm_signature searchsorted64_uint64_signature = {3, 2, 1, 0, 3, 1, 0, 0, 1, searchsorted64_uint64_operands, zero_attrs, NULL, 0};
+static const nvm_operand searchsorted64_uint8_operands[] = {
+    {NVM_DTYPE_UINT8, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_UINT8, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+};
+static const nvm_signature searchsorted64_uint8_signature = {3, 2, 1, 0, 3, 1, 0, 0, 1, searchsorted64_uint8_operands, zero_attrs, NULL, 0};
+static const nvm_operand searchsorted_bool_operands[] = {
+    {NVM_DTYPE_BOOL, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_BOOL, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+};
+static const nvm_signature searchsorted_bool_signature = {3, 2, 1, 0, 3, 1, 0, 0, 1, searchsorted_bool_operands, zero_attrs, NULL, 0};
+static const nvm_operand searchsorted_float16_operands[] = {
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+};
+static const nvm_signature searchsorted_float16_signature = {3, 2, 1, 0, 3, 1, 0, 0, 1, searchsorted_float16_operands, zero_attrs, NULL, 0};
+static const nvm_operand searchsorted_float32_operands[] = {
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+};
+static const nvm_signature searchsorted_float32_signature = {3, 2, 1, 0, 3, 1, 0, 0, 1, searchsorted_float32_operands, zero_attrs, NULL, 0};
+static const nvm_operand searchsorted_float64_operands[] = {
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+};
+static const nvm_signature searchsorted_float64_signature = {3, 2, 1, 0, 3, 1, 0, 0, 1, searchsorted_float64_operands, zero_attrs, NULL, 0};
+static const nvm_operand searchsorted_int16_operands[] = {
+    {NVM_DTYPE_INT16, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT16, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+};
+static const nvm_signature searchsorted_int16_signature = {3, 2, 1, 0, 3, 1, 0, 0, 1, searchsorted_int16_operands, zero_attrs, NULL, 0};
+static const nvm_operand searchsorted_int32_operands[] = {
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+};
+static const nvm_signature searchsorted_int32_signature = {3, 2, 1, 0, 3, 1, 0, 0, 1, searchsorted_int32_operands, zero_attrs, NULL, 0};
+static const nvm_operand searchsorted_int64_operands[] = {
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+};
+static const nvm_signature searchsorted_int64_signature = {3, 2, 1, 0, 3, 1, 0, 0, 1, searchsorted_int64_operands, zero_attrs, NULL, 0};
+static const nvm_operand searchsorted_int8_operands[] = {
+    {NVM_DTYPE_INT8, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT8, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+};
+static const nvm_signature searchsorted_int8_signature = {3, 2, 1, 0, 3, 1, 0, 0, 1, searchsorted_int8_operands, zero_attrs, NULL, 0};
+static const nvm_operand searchsorted_uint16_operands[] = {
+    {NVM_DTYPE_UINT16, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_UINT16, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+};
+static const nvm_signature searchsorted_uint16_signature = {3, 2, 1, 0, 3, 1, 0, 0, 1, searchsorted_uint16_operands, zero_attrs, NULL, 0};
+static const nvm_operand searchsorted_uint32_operands[] = {
+    {NVM_DTYPE_UINT32, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_UINT32, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+};
+static const nvm_signature searchsorted_uint32_signature = {3, 2, 1, 0, 3, 1, 0, 0, 1, searchsorted_uint32_operands, zero_attrs, NULL, 0};
+static const nvm_operand searchsorted_uint64_operands[] = {
+    {NVM_DTYPE_UINT64, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+};
+static const nvm_signature searchsorted_uint64_signature = {3, 2, 1, 0, 3, 1, 0, 0, 1, searchsorted_uint64_operands, zero_attrs, NULL, 0};
+static const nvm_operand searchsorted_uint8_operands[] = {
+    {NVM_DTYPE_UINT8, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_UINT8, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
+};
+static const nvm_signature searchsorted_uint8_signature = {3, 2, 1, 0, 3, 1, 0, 0, 1, searchsorted_uint8_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk64_bool_operands[] = {
+    {NVM_DTYPE_BOOL, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_BOOL, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk64_bool_signature = {4, 1, 2, 1, 4, 1, 0, 0, 1, topk64_bool_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk64_float16_operands[] = {
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk64_float16_signature = {4, 1, 2, 1, 4, 1, 0, 0, 1, topk64_float16_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk64_float32_operands[] = {
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk64_float32_signature = {4, 1, 2, 1, 4, 1, 0, 0, 1, topk64_float32_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk64_float64_operands[] = {
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk64_float64_signature = {4, 1, 2, 1, 4, 1, 0, 0, 1, topk64_float64_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk64_int16_operands[] = {
+    {NVM_DTYPE_INT16, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT16, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk64_int16_signature = {4, 1, 2, 1, 4, 1, 0, 0, 1, topk64_int16_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk64_int32_operands[] = {
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk64_int32_signature = {4, 1, 2, 1, 4, 1, 0, 0, 1, topk64_int32_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk64_int64_operands[] = {
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk64_int64_signature = {4, 1, 2, 1, 4, 1, 0, 0, 1, topk64_int64_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk64_int8_operands[] = {
+    {NVM_DTYPE_INT8, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT8, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk64_int8_signature = {4, 1, 2, 1, 4, 1, 0, 0, 1, topk64_int8_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk64_uint16_operands[] = {
+    {NVM_DTYPE_UINT16, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT16, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk64_uint16_signature = {4, 1, 2, 1, 4, 1, 0, 0, 1, topk64_uint16_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk64_uint32_operands[] = {
+    {NVM_DTYPE_UINT32, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk64_uint32_signature = {4, 1, 2, 1, 4, 1, 0, 0, 1, topk64_uint32_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk64_uint64_operands[] = {
+    {NVM_DTYPE_UINT64, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk64_uint64_signature = {4, 1, 2, 1, 4, 1, 0, 0, 1, topk64_uint64_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk64_uint8_operands[] = {
+    {NVM_DTYPE_UINT8, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT8, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk64_uint8_signature = {4, 1, 2, 1, 4, 1, 0, 0, 1, topk64_uint8_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_bool_operands[] = {
+    {NVM_DTYPE_BOOL, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_BOOL, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_bool_signature = {4, 1, 2, 1, 4, 1, 0, 0, 1, topk_bool_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_float16_operands[] = {
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_float16_signature = {4, 1, 2, 1, 4, 1, 0, 0, 1, topk_float16_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_float32_operands[] = {
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_float32_signature = {4, 1, 2, 1, 4, 1, 0, 0, 1, topk_float32_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_float64_operands[] = {
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_float64_signature = {4, 1, 2, 1, 4, 1, 0, 0, 1, topk_float64_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_indices64_bool_operands[] = {
+    {NVM_DTYPE_BOOL, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_indices64_bool_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_indices64_bool_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_indices64_float16_operands[] = {
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_indices64_float16_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_indices64_float16_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_indices64_float32_operands[] = {
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_indices64_float32_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_indices64_float32_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_indices64_float64_operands[] = {
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_indices64_float64_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_indices64_float64_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_indices64_int16_operands[] = {
+    {NVM_DTYPE_INT16, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_indices64_int16_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_indices64_int16_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_indices64_int32_operands[] = {
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_indices64_int32_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_indices64_int32_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_indices64_int64_operands[] = {
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_indices64_int64_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_indices64_int64_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_indices64_int8_operands[] = {
+    {NVM_DTYPE_INT8, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_indices64_int8_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_indices64_int8_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_indices64_uint16_operands[] = {
+    {NVM_DTYPE_UINT16, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_indices64_uint16_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_indices64_uint16_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_indices64_uint32_operands[] = {
+    {NVM_DTYPE_UINT32, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_indices64_uint32_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_indices64_uint32_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_indices64_uint64_operands[] = {
+    {NVM_DTYPE_UINT64, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_indices64_uint64_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_indices64_uint64_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_indices64_uint8_operands[] = {
+    {NVM_DTYPE_UINT8, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_indices64_uint8_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_indices64_uint8_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_indices_bool_operands[] = {
+    {NVM_DTYPE_BOOL, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_indices_bool_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_indices_bool_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_indices_float16_operands[] = {
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_indices_float16_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_indices_float16_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_indices_float32_operands[] = {
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_indices_float32_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_indices_float32_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_indices_float64_operands[] = {
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_indices_float64_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_indices_float64_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_indices_int16_operands[] = {
+    {NVM_DTYPE_INT16, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_indices_int16_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_indices_int16_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_indices_int32_operands[] = {
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_indices_int32_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_indices_int32_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_indices_int64_operands[] = {
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_indices_int64_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_indices_int64_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_indices_int8_operands[] = {
+    {NVM_DTYPE_INT8, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_indices_int8_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_indices_int8_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_indices_uint16_operands[] = {
+    {NVM_DTYPE_UINT16, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_indices_uint16_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_indices_uint16_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_indices_uint32_operands[] = {
+    {NVM_DTYPE_UINT32, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_indices_uint32_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_indices_uint32_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_indices_uint64_operands[] = {
+    {NVM_DTYPE_UINT64, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_indices_uint64_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_indices_uint64_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_indices_uint8_operands[] = {
+    {NVM_DTYPE_UINT8, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_indices_uint8_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_indices_uint8_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_int16_operands[] = {
+    {NVM_DTYPE_INT16, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT16, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_int16_signature = {4, 1, 2, 1, 4, 1, 0, 0, 1, topk_int16_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_int32_operands[] = {
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_int32_signature = {4, 1, 2, 1, 4, 1, 0, 0, 1, topk_int32_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_int64_operands[] = {
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_int64_signature = {4, 1, 2, 1, 4, 1, 0, 0, 1, topk_int64_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_int8_operands[] = {
+    {NVM_DTYPE_INT8, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT8, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_int8_signature = {4, 1, 2, 1, 4, 1, 0, 0, 1, topk_int8_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_uint16_operands[] = {
+    {NVM_DTYPE_UINT16, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT16, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_uint16_signature = {4, 1, 2, 1, 4, 1, 0, 0, 1, topk_uint16_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_uint32_operands[] = {
+    {NVM_DTYPE_UINT32, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_uint32_signature = {4, 1, 2, 1, 4, 1, 0, 0, 1, topk_uint32_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_uint64_operands[] = {
+    {NVM_DTYPE_UINT64, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_uint64_signature = {4, 1, 2, 1, 4, 1, 0, 0, 1, topk_uint64_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_uint8_operands[] = {
+    {NVM_DTYPE_UINT8, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT8, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_uint8_signature = {4, 1, 2, 1, 4, 1, 0, 0, 1, topk_uint8_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_values_bool_operands[] = {
+    {NVM_DTYPE_BOOL, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_BOOL, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_values_bool_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_values_bool_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_values_float16_operands[] = {
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_values_float16_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_values_float16_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_values_float32_operands[] = {
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_values_float32_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_values_float32_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_values_float64_operands[] = {
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_values_float64_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_values_float64_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_values_int16_operands[] = {
+    {NVM_DTYPE_INT16, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT16, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_values_int16_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_values_int16_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_values_int32_operands[] = {
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_values_int32_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_values_int32_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_values_int64_operands[] = {
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_values_int64_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_values_int64_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_values_int8_operands[] = {
+    {NVM_DTYPE_INT8, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT8, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_values_int8_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_values_int8_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_values_uint16_operands[] = {
+    {NVM_DTYPE_UINT16, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT16, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_values_uint16_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_values_uint16_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_values_uint32_operands[] = {
+    {NVM_DTYPE_UINT32, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_values_uint32_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_values_uint32_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_values_uint64_operands[] = {
+    {NVM_DTYPE_UINT64, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_values_uint64_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_values_uint64_operands, zero_attrs, NULL, 0};
+static const nvm_operand topk_values_uint8_operands[] = {
+    {NVM_DTYPE_UINT8, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT8, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature topk_values_uint8_signature = {3, 1, 1, 1, 4, 1, 0, 0, 1, topk_values_uint8_operands, zero_attrs, NULL, 0};
+static const nvm_operand unique_bool_operands[] = {
+    {NVM_DTYPE_BOOL, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_BOOL, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 0}}},
+};
+static const nvm_signature unique_bool_signature = {6, 1, 4, 1, 1, 1, 0, 1, 1, unique_bool_operands, zero_attrs, NULL, 0};
+static const nvm_operand unique_counts_bool_operands[] = {
+    {NVM_DTYPE_BOOL, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_BOOL, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 0}}},
+};
+static const nvm_signature unique_counts_bool_signature = {7, 1, 5, 1, 1, 1, 0, 1, 1, unique_counts_bool_operands, zero_attrs, NULL, 0};
+static const nvm_operand unique_counts_float16_operands[] = {
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 0}}},
+};
+static const nvm_signature unique_counts_float16_signature = {7, 1, 5, 1, 1, 1, 0, 1, 1, unique_counts_float16_operands, zero_attrs, NULL, 0};
+static const nvm_operand unique_counts_float32_operands[] = {
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 0}}},
+};
+static const nvm_signature unique_counts_float32_signature = {7, 1, 5, 1, 1, 1, 0, 1, 1, unique_counts_float32_operands, zero_attrs, NULL, 0};
+static const nvm_operand unique_counts_float64_operands[] = {
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 0}}},
+};
+static const nvm_signature unique_counts_float64_signature = {7, 1, 5, 1, 1, 1, 0, 1, 1, unique_counts_float64_operands, zero_attrs, NULL, 0};
+static const nvm_operand unique_counts_int16_operands[] = {
+    {NVM_DTYPE_INT16, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT16, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 0}}},
+};
+static const nvm_signature unique_counts_int16_signature = {7, 1, 5, 1, 1, 1, 0, 1, 1, unique_counts_int16_operands, zero_attrs, NULL, 0};
+static const nvm_operand unique_counts_int32_operands[] = {
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 0}}},
+};
+static const nvm_signature unique_counts_int32_signature = {7, 1, 5, 1, 1, 1, 0, 1, 1, unique_counts_int32_operands, zero_attrs, NULL, 0};
+static const nvm_operand unique_counts_int64_operands[] = {
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 0}}},
+};
+static const nvm_signature unique_counts_int64_signature = {7, 1, 5, 1, 1, 1, 0, 1, 1, unique_counts_int64_operands, zero_attrs, NULL, 0};
+static const nvm_operand unique_counts_int8_operands[] = {
+    {NVM_DTYPE_INT8, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT8, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 0}}},
+};
+static const nvm_signature unique_counts_int8_signature = {7, 1, 5, 1, 1, 1, 0, 1, 1, unique_counts_int8_operands, zero_attrs, NULL, 0};
+static const nvm_operand unique_counts_uint16_operands[] = {
+    {NVM_DTYPE_UINT16, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_UINT16, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 0}}},
+};
+static const nvm_signature unique_counts_uint16_signature = {7, 1, 5, 1, 1, 1, 0, 1, 1, unique_counts_uint16_operands, zero_attrs, NULL, 0};
+static const nvm_operand unique_counts_uint32_operands[] = {
+    {NVM_DTYPE_UINT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_UINT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 0}}},
+};
+static const nvm_signature unique_counts_uint32_signature = {7, 1, 5, 1, 1, 1, 0, 1, 1, unique_counts_uint32_operands, zero_attrs, NULL, 0};
+static const nvm_operand unique_counts_uint64_operands[] = {
+    {NVM_DTYPE_UINT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 0}}},
+};
+static const nvm_signature unique_counts_uint64_signature = {7, 1, 5, 1, 1, 1, 0, 1, 1, unique_counts_uint64_operands, zero_attrs, NULL, 0};
+static const nvm_operand unique_counts_uint8_operands[] = {
+    {NVM_DTYPE_UINT8, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_UINT8, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 0}}},
+};
+static const nvm_signature unique_counts_uint8_signature = {7, 1, 5, 1, 1, 1, 0, 1, 1, unique_counts_uint8_operands, zero_attrs, NULL, 0};
+static const nvm_operand unique_float16_operands[] = {
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 0}}},
+};
+static const nvm_signature unique_float16_signature = {6, 1, 4, 1, 1, 1, 0, 1, 1, unique_float16_operands, zero_attrs, NULL, 0};
+static const nvm_operand unique_float32_operands[] = {
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 0}}},
+};
+static const nvm_signature unique_float32_signature = {6, 1, 4, 1, 1, 1, 0, 1, 1, unique_float32_operands, zero_attrs, NULL, 0};
+static const nvm_operand unique_float64_operands[] = {
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 0}}},
+};
+static const nvm_signature unique_float64_signature = {6, 1, 4, 1, 1, 1, 0, 1, 1, unique_float64_operands, zero_attrs, NULL, 0};
+static const nvm_operand unique_int16_operands[] = {
+    {NVM_DTYPE_INT16, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT16, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 0}}},
+};
+static const nvm_signature unique_int16_signature = {6, 1, 4, 1, 1, 1, 0, 1, 1, unique_int16_operands, zero_attrs, NULL, 0};
+static const nvm_operand unique_int32_operands[] = {
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 0}}},
+};
+static const nvm_signature unique_int32_signature = {6, 1, 4, 1, 1, 1, 0, 1, 1, unique_int32_operands, zero_attrs, NULL, 0};
+static const nvm_operand unique_int64_operands[] = {
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 0}}},
+};
+static const nvm_signature unique_int64_signature = {6, 1, 4, 1, 1, 1, 0, 1, 1, unique_int64_operands, zero_attrs, NULL, 0};
+static const nvm_operand unique_int8_operands[] = {
+    {NVM_DTYPE_INT8, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT8, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 0}}},
+};
+static const nvm_signature unique_int8_signature = {6, 1, 4, 1, 1, 1, 0, 1, 1, unique_int8_operands, zero_attrs, NULL, 0};
+static const nvm_operand unique_uint16_operands[] = {
+    {NVM_DTYPE_UINT16, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_UINT16, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 0}}},
+};
+static const nvm_signature unique_uint16_signature = {6, 1, 4, 1, 1, 1, 0, 1, 1, unique_uint16_operands, zero_attrs, NULL, 0};
+static const nvm_operand unique_uint32_operands[] = {
+    {NVM_DTYPE_UINT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_UINT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 0}}},
+};
+static const nvm_signature unique_uint32_signature = {6, 1, 4, 1, 1, 1, 0, 1, 1, unique_uint32_operands, zero_attrs, NULL, 0};
+static const nvm_operand unique_uint64_operands[] = {
+    {NVM_DTYPE_UINT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 0}}},
+};
+static const nvm_signature unique_uint64_signature = {6, 1, 4, 1, 1, 1, 0, 1, 1, unique_uint64_operands, zero_attrs, NULL, 0};
+static const nvm_operand unique_uint8_operands[] = {
+    {NVM_DTYPE_UINT8, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_UINT8, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 0}}},
+};
+static const nvm_signature unique_uint8_signature = {6, 1, 4, 1, 1, 1, 0, 1, 1, unique_uint8_operands, zero_attrs, NULL, 0};
 static const nvm_c_kernel c_kernels[] = {
     {"argmax_float32", nvm_kernel_argmax_float32, &argmax_float32_signature},
     {"argmax_float64", nvm_kernel_argmax_float64, &argmax_float64_signature},
@@ -66,6 +1098,135 @@ static const nvm_c_kernel c_kernels[] = {
     {"argmin_float64", nvm_kernel_argmin_float64, &argmin_float64_signature},
     {"argmin_int32", nvm_kernel_argmin_int32, &argmin_int32_signature},
     {"argmin_int64", nvm_kernel_argmin_int64, &argmin_int64_signature},
+    {"argwhere_bool", nvm_kernel_argwhere_bool, &argwhere_bool_signature},
+    {"argwhere_float16", nvm_kernel_argwhere_float16, &argwhere_float16_signature},
+    {"argwhere_float32", nvm_kernel_argwhere_float32, &argwhere_float32_signature},
+    {"argwhere_float64", nvm_kernel_argwhere_float64, &argwhere_float64_signature},
+    {"argwhere_int16", nvm_kernel_argwhere_int16, &argwhere_int16_signature},
+    {"argwhere_int32", nvm_kernel_argwhere_int32, &argwhere_int32_signature},
+    {"argwhere_int64", nvm_kernel_argwhere_int64, &argwhere_int64_signature},
+    {"argwhere_int8", nvm_kernel_argwhere_int8, &argwhere_int8_signature},
+    {"argwhere_uint16", nvm_kernel_argwhere_uint16, &argwhere_uint16_signature},
+    {"argwhere_uint32", nvm_kernel_argwhere_uint32, &argwhere_uint32_signature},
+    {"argwhere_uint64", nvm_kernel_argwhere_uint64, &argwhere_uint64_signature},
+    {"argwhere_uint8", nvm_kernel_argwhere_uint8, &argwhere_uint8_signature},
+    {"get_valid_counts_float16", nvm_kernel_get_valid_counts_float16, &get_valid_counts_float16_signature},
+    {"get_valid_counts_float32", nvm_kernel_get_valid_counts_float32, &get_valid_counts_float32_signature},
+    {"get_valid_counts_float64", nvm_kernel_get_valid_counts_float64, &get_valid_counts_float64_signature},
+    {"nms_boxes_float16", nvm_kernel_nms_boxes_float16, &nms_boxes_float16_signature},
+    {"nms_boxes_float32", nvm_kernel_nms_boxes_float32, &nms_boxes_float32_signature},
+    {"nms_boxes_float64", nvm_kernel_nms_boxes_float64, &nms_boxes_float64_signature},
+    {"nms_indices_float16", nvm_kernel_nms_indices_float16, &nms_indices_float16_signature},
+    {"nms_indices_float32", nvm_kernel_nms_indices_float32, &nms_indices_float32_signature},
+    {"nms_indices_float64", nvm_kernel_nms_indices_float64, &nms_indices_float64_signature},
+    {"searchsorted64_bool", nvm_kernel_searchsorted64_bool, &searchsorted64_bool_signature},
+    {"searchsorted64_float16", nvm_kernel_searchsorted64_float16, &searchsorted64_float16_signature},
+    {"searchsorted64_float32", nvm_kernel_searchsorted64_float32, &searchsorted64_float32_signature},
+    {"searchsorted64_float64", nvm_kernel_searchsorted64_float64, &searchsorted64_float64_signature},
+    {"searchsorted64_int16", nvm_kernel_searchsorted64_int16, &searchsorted64_int16_signature},
+    {"searchsorted64_int32", nvm_kernel_searchsorted64_int32, &searchsorted64_int32_signature},
+    {"searchsorted64_int64", nvm_kernel_searchsorted64_int64, &searchsorted64_int64_signature},
+    {"searchsorted64_int8", nvm_kernel_searchsorted64_int8, &searchsorted64_int8_signature},
+    {"searchsorted64_uint16", nvm_kernel_searchsorted64_uint16, &searchsorted64_uint16_signature},
+    {"searchsorted64_uint32", nvm_kernel_searchsorted64_uint32, &searchsorted64_uint32_signature},
+    {"searchsorted64_uint64", nvm_kernel_searchsorted64_uint64, &searchsorted64_uint64_signature},
+    {"searchsorted64_uint8", nvm_kernel_searchsorted64_uint8, &searchsorted64_uint8_signature},
+    {"searchsorted_bool", nvm_kernel_searchsorted_bool, &searchsorted_bool_signature},
+    {"searchsorted_float16", nvm_kernel_searchsorted_float16, &searchsorted_float16_signature},
+    {"searchsorted_float32", nvm_kernel_searchsorted_float32, &searchsorted_float32_signature},
+    {"searchsorted_float64", nvm_kernel_searchsorted_float64, &searchsorted_float64_signature},
+    {"searchsorted_int16", nvm_kernel_searchsorted_int16, &searchsorted_int16_signature},
+    {"searchsorted_int32", nvm_kernel_searchsorted_int32, &searchsorted_int32_signature},
+    {"searchsorted_int64", nvm_kernel_searchsorted_int64, &searchsorted_int64_signature},
+    {"searchsorted_int8", nvm_kernel_searchsorted_int8, &searchsorted_int8_signature},
+    {"searchsorted_uint16", nvm_kernel_searchsorted_uint16, &searchsorted_uint16_signature},
+    {"searchsorted_uint32", nvm_kernel_searchsorted_uint32, &searchsorted_uint32_signature},
+    {"searchsorted_uint64", nvm_kernel_searchsorted_uint64, &searchsorted_uint64_signature},
+    {"searchsorted_uint8", nvm_kernel_searchsorted_uint8, &searchsorted_uint8_signature},
+    {"topk64_bool", nvm_kernel_topk64_bool, &topk64_bool_signature},
+    {"topk64_float16", nvm_kernel_topk64_float16, &topk64_float16_signature},
+    {"topk64_float32", nvm_kernel_topk64_float32, &topk64_float32_signature},
+    {"topk64_float64", nvm_kernel_topk64_float64, &topk64_float64_signature},
+    {"topk64_int16", nvm_kernel_topk64_int16, &topk64_int16_signature},
+    {"topk64_int32", nvm_kernel_topk64_int32, &topk64_int32_signature},
+    {"topk64_int64", nvm_kernel_topk64_int64, &topk64_int64_signature},
+    {"topk64_int8", nvm_kernel_topk64_int8, &topk64_int8_signature},
+    {"topk64_uint16", nvm_kernel_topk64_uint16, &topk64_uint16_signature},
+    {"topk64_uint32", nvm_kernel_topk64_uint32, &topk64_uint32_signature},
+    {"topk64_uint64", nvm_kernel_topk64_uint64, &topk64_uint64_signature},
+    {"topk64_uint8", nvm_kernel_topk64_uint8, &topk64_uint8_signature},
+    {"topk_bool", nvm_kernel_topk_bool, &topk_bool_signature},
+    {"topk_float16", nvm_kernel_topk_float16, &topk_float16_signature},
+    {"topk_float32", nvm_kernel_topk_float32, &topk_float32_signature},
+    {"topk_float64", nvm_kernel_topk_float64, &topk_float64_signature},
+    {"topk_indices64_bool", nvm_kernel_topk_indices64_bool, &topk_indices64_bool_signature},
+    {"topk_indices64_float16", nvm_kernel_topk_indices64_float16, &topk_indices64_float16_signature},
+    {"topk_indices64_float32", nvm_kernel_topk_indices64_float32, &topk_indices64_float32_signature},
+    {"topk_indices64_float64", nvm_kernel_topk_indices64_float64, &topk_indices64_float64_signature},
+    {"topk_indices64_int16", nvm_kernel_topk_indices64_int16, &topk_indices64_int16_signature},
+    {"topk_indices64_int32", nvm_kernel_topk_indices64_int32, &topk_indices64_int32_signature},
+    {"topk_indices64_int64", nvm_kernel_topk_indices64_int64, &topk_indices64_int64_signature},
+    {"topk_indices64_int8", nvm_kernel_topk_indices64_int8, &topk_indices64_int8_signature},
+    {"topk_indices64_uint16", nvm_kernel_topk_indices64_uint16, &topk_indices64_uint16_signature},
+    {"topk_indices64_uint32", nvm_kernel_topk_indices64_uint32, &topk_indices64_uint32_signature},
+    {"topk_indices64_uint64", nvm_kernel_topk_indices64_uint64, &topk_indices64_uint64_signature},
+    {"topk_indices64_uint8", nvm_kernel_topk_indices64_uint8, &topk_indices64_uint8_signature},
+    {"topk_indices_bool", nvm_kernel_topk_indices_bool, &topk_indices_bool_signature},
+    {"topk_indices_float16", nvm_kernel_topk_indices_float16, &topk_indices_float16_signature},
+    {"topk_indices_float32", nvm_kernel_topk_indices_float32, &topk_indices_float32_signature},
+    {"topk_indices_float64", nvm_kernel_topk_indices_float64, &topk_indices_float64_signature},
+    {"topk_indices_int16", nvm_kernel_topk_indices_int16, &topk_indices_int16_signature},
+    {"topk_indices_int32", nvm_kernel_topk_indices_int32, &topk_indices_int32_signature},
+    {"topk_indices_int64", nvm_kernel_topk_indices_int64, &topk_indices_int64_signature},
+    {"topk_indices_int8", nvm_kernel_topk_indices_int8, &topk_indices_int8_signature},
+    {"topk_indices_uint16", nvm_kernel_topk_indices_uint16, &topk_indices_uint16_signature},
+    {"topk_indices_uint32", nvm_kernel_topk_indices_uint32, &topk_indices_uint32_signature},
+    {"topk_indices_uint64", nvm_kernel_topk_indices_uint64, &topk_indices_uint64_signature},
+    {"topk_indices_uint8", nvm_kernel_topk_indices_uint8, &topk_indices_uint8_signature},
+    {"topk_int16", nvm_kernel_topk_int16, &topk_int16_signature},
+    {"topk_int32", nvm_kernel_topk_int32, &topk_int32_signature},
+    {"topk_int64", nvm_kernel_topk_int64, &topk_int64_signature},
+    {"topk_int8", nvm_kernel_topk_int8, &topk_int8_signature},
+    {"topk_uint16", nvm_kernel_topk_uint16, &topk_uint16_signature},
+    {"topk_uint32", nvm_kernel_topk_uint32, &topk_uint32_signature},
+    {"topk_uint64", nvm_kernel_topk_uint64, &topk_uint64_signature},
+    {"topk_uint8", nvm_kernel_topk_uint8, &topk_uint8_signature},
+    {"topk_values_bool", nvm_kernel_topk_values_bool, &topk_values_bool_signature},
+    {"topk_values_float16", nvm_kernel_topk_values_float16, &topk_values_float16_signature},
+    {"topk_values_float32", nvm_kernel_topk_values_float32, &topk_values_float32_signature},
+    {"topk_values_float64", nvm_kernel_topk_values_float64, &topk_values_float64_signature},
+    {"topk_values_int16", nvm_kernel_topk_values_int16, &topk_values_int16_signature},
+    {"topk_values_int32", nvm_kernel_topk_values_int32, &topk_values_int32_signature},
+    {"topk_values_int64", nvm_kernel_topk_values_int64, &topk_values_int64_signature},
+    {"topk_values_int8", nvm_kernel_topk_values_int8, &topk_values_int8_signature},
+    {"topk_values_uint16", nvm_kernel_topk_values_uint16, &topk_values_uint16_signature},
+    {"topk_values_uint32", nvm_kernel_topk_values_uint32, &topk_values_uint32_signature},
+    {"topk_values_uint64", nvm_kernel_topk_values_uint64, &topk_values_uint64_signature},
+    {"topk_values_uint8", nvm_kernel_topk_values_uint8, &topk_values_uint8_signature},
+    {"unique_bool", nvm_kernel_unique_bool, &unique_bool_signature},
+    {"unique_counts_bool", nvm_kernel_unique_counts_bool, &unique_counts_bool_signature},
+    {"unique_counts_float16", nvm_kernel_unique_counts_float16, &unique_counts_float16_signature},
+    {"unique_counts_float32", nvm_kernel_unique_counts_float32, &unique_counts_float32_signature},
+    {"unique_counts_float64", nvm_kernel_unique_counts_float64, &unique_counts_float64_signature},
+    {"unique_counts_int16", nvm_kernel_unique_counts_int16, &unique_counts_int16_signature},
+    {"unique_counts_int32", nvm_kernel_unique_counts_int32, &unique_counts_int32_signature},
+    {"unique_counts_int64", nvm_kernel_unique_counts_int64, &unique_counts_int64_signature},
+    {"unique_counts_int8", nvm_kernel_unique_counts_int8, &unique_counts_int8_signature},
+    {"unique_counts_uint16", nvm_kernel_unique_counts_uint16, &unique_counts_uint16_signature},
+    {"unique_counts_uint32", nvm_kernel_unique_counts_uint32, &unique_counts_uint32_signature},
+    {"unique_counts_uint64", nvm_kernel_unique_counts_uint64, &unique_counts_uint64_signature},
+    {"unique_counts_uint8", nvm_kernel_unique_counts_uint8, &unique_counts_uint8_signature},
+    {"unique_float16", nvm_kernel_unique_float16, &unique_float16_signature},
+    {"unique_float32", nvm_kernel_unique_float32, &unique_float32_signature},
+    {"unique_float64", nvm_kernel_unique_float64, &unique_float64_signature},
+    {"unique_int16", nvm_kernel_unique_int16, &unique_int16_signature},
+    {"unique_int32", nvm_kernel_unique_int32, &unique_int32_signature},
+    {"unique_int64", nvm_kernel_unique_int64, &unique_int64_signature},
+    {"unique_int8", nvm_kernel_unique_int8, &unique_int8_signature},
+    {"unique_uint16", nvm_kernel_unique_uint16, &unique_uint16_signature},
+    {"unique_uint32", nvm_kernel_unique_uint32, &unique_uint32_signature},
+    {"unique_uint64", nvm_kernel_unique_uint64, &unique_uint64_signature},
+    {"unique_uint8", nvm_kernel_unique_uint8, &unique_uint8_signature},
 };
 #endif
 

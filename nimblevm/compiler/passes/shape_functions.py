@@ -10,8 +10,10 @@ For most operators the type relation's dim expressions are the shape function. W
 on values, this pass writes it in scalar operators, which become integer instructions, and binds the
 result's dim to it.
 
-Needs: inferred types. Keeps: them. Cost: O(nodes). Today's one such operator is arange; a size that
-is infinite ends as an allocation that fails.
+An operator whose size is an operand (dyn.topk) becomes the static one with the bound dim as attribute.
+
+Needs: inferred types. Keeps: them. Cost: O(nodes). A size that is infinite ends as an allocation that
+fails.
 """
 
 from __future__ import annotations
@@ -30,8 +32,9 @@ from nimblevm.compiler.rewrite import (
 )
 from nimblevm.relay.dims import DimVar
 from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Leaf, Let, Span, Var
-from nimblevm.relay.op.registry import Op
-from nimblevm.relay.types import TensorType, scalar_type
+from nimblevm.relay.op.registry import Op, get
+from nimblevm.relay.op.topk import TopkAttrs
+from nimblevm.relay.types import TensorType, scalar_type, value_tensors
 
 _INT = scalar_type("int64")
 _FLOAT = scalar_type("float64")
@@ -58,24 +61,59 @@ def _arange_size(args: tuple[Expr, ...], dtype: str) -> Expr:
     return op_call("maximum", (checked, _number(0)), _INT)
 
 
+def _arange(call: Call, lets: list[tuple[Var, Expr]]) -> Expr:
+    type_ = type_of(call)
+    dim = type_.shape[0] if isinstance(type_, TensorType) else None
+    if not isinstance(dim, DimVar):
+        return call
+    args = tuple([_named(a, lets) for a in call.args])
+    _bound_dim(dim, _arange_size(args, call.attrs.dtype), lets)
+    return Call(call.op, args, call.attrs, span=call.span, checked_type=type_)
+
+
+def _topk(call: Call, lets: list[tuple[Var, Expr]]) -> Expr:
+    """dyn.topk as topk of a dim: the number, or the axis for a number < 1."""
+    type_, data, attrs = type_of(call), type_of(call.args[0]), call.attrs
+    first = value_tensors(type_)[0]
+    if not isinstance(data, TensorType):
+        raise TypeError(f"dyn.topk of {data!r}")
+    axis = attrs.axis % len(data.shape)
+    dim = first.shape[axis]
+    operand = _named(call.args[0], lets)
+    if isinstance(dim, DimVar):
+        k = _named(call.args[1], lets)
+        k_type = type_of(k)
+        if isinstance(k_type, TensorType) and k_type.shape:
+            k = op_call("reshape", (k,), scalar_type(k_type.dtype), newshape=())
+        number = fresh_var("k", _INT)
+        lets.append((number, op_call("cast", (k,), _INT, dtype="int64")))
+        whole = op_call("vm.dim_of", (operand,), _INT, axis=axis)
+        some = op_call("less", (number, _number(1)), _BOOL)
+        _bound_dim(dim, op_call("where", (some, whole, number), _INT), lets)
+    static = TopkAttrs(dim, attrs.axis, attrs.ret_type, attrs.is_ascend, attrs.dtype)
+    return Call(get("topk"), (operand,), static, span=call.span, checked_type=type_)
+
+
+_SIZED = {"arange": _arange, "dyn.topk": _topk}
+
+
 class _Binder(Rewriter):
     def visit(self, node: Expr, new: Expr) -> Expr:
-        if not isinstance(new, Call) or not isinstance(new.op, Op) or new.op.name != "arange":
-            return new
-        type_ = type_of(new)
-        dim = type_.shape[0] if isinstance(type_, TensorType) else None
-        if not isinstance(dim, DimVar):
+        if not isinstance(new, Call) or not isinstance(new.op, Op) or new.op.name not in _SIZED:
             return new
         lets: list[tuple[Var, Expr]] = []
-        args = tuple([_named(a, lets) for a in new.args])
-        size = fresh_var("size", _INT)
-        lets.append((size, _arange_size(args, new.attrs.dtype)))
-        lets.append((fresh_var("d", _INT), op_call("vm.bind_dim", (size,), _INT, dim=dim)))
-        body: Expr = Call(new.op, args, new.attrs, span=new.span, checked_type=type_)
+        body = _SIZED[new.op.name](new, lets)
         for var, value in reversed(lets):
             _place(value, new.span)
-            body = Let(var, value, body, span=new.span, checked_type=type_)
+            body = Let(var, value, body, span=new.span, checked_type=type_of(new))
         return body
+
+
+def _bound_dim(dim: DimVar, size: Expr, lets: list[tuple[Var, Expr]]) -> None:
+    """Bind a dim to a size."""
+    var = fresh_var("size", _INT)
+    lets.append((var, size))
+    lets.append((fresh_var("d", _INT), op_call("vm.bind_dim", (var,), _INT, dim=dim)))
 
 
 def _place(value: Expr, span: Span | None) -> None:
