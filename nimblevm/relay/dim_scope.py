@@ -7,12 +7,16 @@ from nimblevm.relay.dims import Dim, DimVar
 
 
 class DimScope:
-    """The numbers of dim variables in one activation; looks into the enclosing ones."""
+    """The numbers of dim variables in one activation; looks into the enclosing ones.
 
-    __slots__ = ("numbers", "parent")
+    own     variables that are not those of an enclosing activation, whatever number that has
+    """
 
-    def __init__(self, parent: DimScope | None = None) -> None:
+    __slots__ = ("numbers", "own", "parent")
+
+    def __init__(self, parent: DimScope | None = None, own: tuple[DimVar, ...] = ()) -> None:
         self.numbers: dict[DimVar, int] = {}
+        self.own = own
         self.parent = parent
 
     def find(self, var: DimVar) -> int | None:
@@ -21,6 +25,8 @@ class DimScope:
             number = scope.numbers.get(var)
             if number is not None:
                 return number
+            if var in scope.own:
+                return None
             scope = scope.parent
         return None
 

@@ -429,7 +429,7 @@ class Machine:
             )
         parent = closure.frame
         sharing = self.program.sharing_of(function) if parent is None else parent.sharing
-        frame = Frame(function, parent, sharing)
+        frame = Frame(function, parent, sharing, closure.own)
         claims = []
         for param, value in zip(function.params, args, strict=True):
             frame.values[param] = value

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,20 @@ import numpy as np
 from nimblevm import dtypes
 from nimblevm.errors import InvalidInput, InvalidInputType
 from nimblevm.relay.dim_scope import DimScope
-from nimblevm.relay.ir import Constructor, Expr, Function
+from nimblevm.relay.dims import DimVar
+from nimblevm.relay.ir import Constructor, Expr, Function, is_complete
 from nimblevm.relay.op.common import dtype_name
 from nimblevm.relay.sharing import Sharing
-from nimblevm.relay.types import FuncType, RefType, TensorType, TupleType, Type, TypeCall
+from nimblevm.relay.types import (
+    HAS_DIM,
+    FuncType,
+    RefType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    free_dims,
+)
 
 Value = Any
 
@@ -43,21 +53,40 @@ class Frame:
 
     __slots__ = ("dims", "function", "parent", "sharing", "values")
 
-    def __init__(self, function: Function, parent: Frame | None, sharing: Sharing) -> None:
+    def __init__(
+        self,
+        function: Function,
+        parent: Frame | None,
+        sharing: Sharing,
+        own: tuple[DimVar, ...] = (),
+    ) -> None:
         self.function = function
         self.parent = parent
         self.sharing = sharing
         self.values: dict[Expr, Value] = {}
-        self.dims: DimScope = DimScope(parent.dims if parent is not None else None)
+        self.dims: DimScope = DimScope(None if parent is None else parent.dims, own)
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class Closure:
-    """A function and the activation it was made in (None for a global function, then with its name)."""
+    """A function and the activation it was made in (None for a global function, then with its name).
+
+    own     dims of its parameters that had no number when it was made: they get one at each call
+    """
 
     function: Function
     frame: Frame | None
     name: str = ""
+    own: tuple[DimVar, ...] = field(init=False, default=())
+
+    def __post_init__(self) -> None:
+        if self.frame is not None:
+            types = (
+                p.type_annotation if is_complete(p.type_annotation) else p.checked_type
+                for p in self.function.params
+            )
+            found = (v for t in types if t is not None and t.flags & HAS_DIM for v in free_dims(t))
+            self.own = tuple(v for v in found if self.frame.dims.find(v) is None)
 
     def __repr__(self) -> str:
         return f"<function {self.name or 'literal'}>"
@@ -119,10 +148,10 @@ def text_of(value: Value, limit: int = 200) -> str:
 def _separated(fields: tuple[Value, ...]) -> list[Value | str]:
     """Fields for a stack: last one first, commas between."""
     out: list[Value | str] = []
-    for position, field in enumerate(reversed(fields)):
+    for position, part in enumerate(reversed(fields)):
         if position:
             out.append(", ")
-        out.append(field)
+        out.append(part)
     return out
 
 

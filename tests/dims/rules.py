@@ -209,6 +209,10 @@ RULES: dict[str, Rule] = {
         good=(((3,), (3,)), ((0,), (0,))),
         bad=(Bad(((1,), (3,)), "%b", 2, 1, 3),),
     ),
+    "dim_that_gets_its_number_after_the_closure": Rule(
+        f"def @main(%x: {ANY}, %w: {ANY}) {{ let %g = fn (%a: {K}) -> {K} {{ tanh(%a) }}; let %h: {K} = %w; (%g(%x), %g(%h), %h) }}",
+        good=(((1,), (3,)), ((3,), (3,)), ((3,), (0,))),
+    ),
     # --- recursion and joins -------------------------------------------------------------------------------
     "recursion_keeps_the_dim": Rule(
         f"def @f(%i: int32, %x: {N}) -> {N} {{ if (%i < 1) {{ %x }} else {{ @f(%i - 1, tanh(%x)) }} }}\n"
