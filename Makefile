@@ -46,11 +46,14 @@ demo: setup
 	@$(MAKE) -s models || echo "g2p-en can't be installed; its part is skipped"
 	$(PY) examples/demo.py
 
+# A worker a core; benchmarks need a process to themselves.
+PARALLEL := -n auto --dist worksteal -p no:benchmark
+
 test: setup
-	$(PY) -m pytest
+	$(PY) -m pytest $(PARALLEL)
 
 test-all: setup
-	$(PY) -m pytest -m "not bench and not gpu"
+	$(PY) -m pytest $(PARALLEL) -m "not bench and not gpu" --durations=15
 
 bench: setup
 	$(PY) -m pytest -m bench --benchmark-columns=min,median,iqr --benchmark-sort=name tests/bench
