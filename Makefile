@@ -71,8 +71,9 @@ format: $(VENV)/.lint
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(shell git ls-files 'native/*.c' 'native/*.h' ':!native/include/generated/*' 'tests/*.c' 'tests/*.h')
 
-generate: $(VENV)/.python
+generate: setup
 	$(PY) native/gen_tables.py
+	$(PY) tools/operators_doc.py
 
 SECONDS ?= 30
 fuzz: setup
