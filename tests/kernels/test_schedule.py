@@ -12,6 +12,8 @@ from nimblevm.kernels.loop_ir import For
 from nimblevm.kernels.lower import lower_primitive
 from nimblevm.kernels.rewrite import all_statements
 from nimblevm.kernels.schedule import STACK, schedule
+from nimblevm.relay.op import get
+from nimblevm.relay.op.conv import ATTRS
 from tests.kernels.fused import floats
 from tests.kernels.native import Library, Program, agree, bind, parsed
 
@@ -96,3 +98,30 @@ def test_static_sizes_leave_no_empty_loops() -> None:
 def test_what_has_no_sum_stays_as_it_is() -> None:
     kernel = lower_primitive(parsed("def @main(%x: Tensor[(?n), float32]) { tanh(%x) }")[1]).kernel
     assert schedule(kernel, ()).buffers == kernel.buffers
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_rows_that_share_a_row_major_operand(dtype: str) -> None:
+    text = f"def @main(%a: Tensor[(?b, ?m, ?k), {dtype}], %c: Tensor[(?b, ?k, ?n), {dtype}])"
+    calls = []
+    rng = np.random.default_rng(3)
+    for m, n in ((0, 3), (1, 16), (7, 15), (8, 17), (9, 64), (19, 33)):
+        a, c = (rng.integers(-9, 10, s).astype(dtype) for s in ((2, m, 5), (2, 5, n)))
+        calls.append(([a, c], np.matmul(a, c)))
+    check(text + " { nn.batch_matmul(%a, %c) }", calls)
+
+
+def test_rows_of_convolutions() -> None:
+    """Channels around the rows that are taken at once; strides with and without phases."""
+    text = (
+        "def @main(%x: Tensor[(?n, ?c, ?h), float32], %w: Tensor[(?o, ?c, 3), float32])"
+        " {{ nn.conv1d(%x, %w, strides=[{stride}], padding=[1, 1]) }}"
+    )
+    conv = get("nn.conv1d")
+    for stride in (1, 2):
+        attrs = ATTRS["nn.conv1d"](strides=(stride,), padding=(1,))
+        calls = []
+        for channels, size in ((1, 1), (3, 40), (8, 17), (13, 33)):
+            x, w = floats(2, 4, size), floats(channels, 4, 3)
+            calls.append(([x, w], conv.reference((x, w), attrs, None)))
+        check(text.format(stride=stride), calls)

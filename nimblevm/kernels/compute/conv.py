@@ -97,14 +97,17 @@ class _Conv:
         b = self.em.b
         n, group, channel = lead
 
+        # In the order in which a row of the weight lies in memory.
+        layout = self.attrs.kernel_layout
+        first = layout.index("I") < layout.index(self.row.spatial[0])
+
         def term(inside: Index) -> Steps:
-            *offset, i = inside
+            i, *offset = inside if first else (inside[-1], *inside[:-1])
             x = yield self.planes.tensor, self.planes.index((n, group, i), tuple(offset), q)
             w = yield self.factors, self._weight_index(group, channel, i, offset)
             return b.mul(x, w)
 
-        # Channels innermost: kernel offsets then move once for many products.
-        extents = (*self.kernel, self.inner)
+        extents = (self.inner, *self.kernel) if first else (*self.kernel, self.inner)
         start = b.const(0, self.sum_dtype)
         return (yield from self.em.accumulate("add", start, (*lead, q), extents, term))
 

@@ -62,7 +62,9 @@ class Planes:
         self.windows = tuple(found)
         self.phases = tuple(phases_of(w) for w in found)
         self.rows = tuple(rows_of(w) for w in found)
-        flat = dims.add(product(self.rows), LANES - 1)
+        # Whole blocks, so that planes begin where vectors do; the last block may reach LANES - 1 beyond the rows.
+        blocks = dims.floordiv(dims.add(product(self.rows), 2 * LANES - 2), LANES)
+        flat = dims.mul(blocks, LANES)
         self.tensor = TensorExpr((*self.lead, *self.phases, flat), dtype, unused)
 
     @property

@@ -78,12 +78,28 @@ def lies_along(loop: For, sums: Sums) -> bool:
     for value in all_values([s.value for s in sums.sums]):
         if isinstance(value, Load) and value.indices:
             *outer, last = value.indices
-            across = across or (mentions(last, loop.var) and any(mentions(i, depth) for i in outer))
+            slides = _steps_with(last, loop.var) and mentions(last, depth)
+            strided = mentions(last, loop.var) and any(mentions(i, depth) for i in outer)
+            across = across or slides or strided
             along = along or mentions(last, depth)
     # A product of a row and a column may have both; the strided operand decides.
     return across or (
         not along and any(mentions(v, loop.var) for s in sums.sums for v in values_of(s))
     )
+
+
+def _steps_with(index: Value, var: LoopVar) -> bool:
+    """Whether an index is `var` plus what does not depend on it."""
+    todo, found = [index], 0
+    while todo:
+        value = todo.pop()
+        if value is var:
+            found += 1
+        elif isinstance(value, Binary) and value.op == "add":
+            todo += (value.lhs, value.rhs)
+        elif mentions(value, var):
+            return False
+    return found == 1
 
 
 class Tiler:
@@ -109,7 +125,8 @@ class Tiler:
 
     def tiled(self, loop: For, sums: Sums) -> tuple[Statement, ...]:
         widest = max(dtypes.dtype(local.dtype).itemsize for local, _ in sums.starts)
-        size = TILE_BYTES // max(widest, 4)
+        # Several sums share the registers (rows.py).
+        size = TILE_BYTES // max(widest, 4) // (1 if len(sums.starts) == 1 else 4)
         numbers: dict[Local, int] = {}
         for local, _ in sums.starts:
             numbers[local] = len(self.buffers)
