@@ -6,22 +6,12 @@ from nimblevm.relay import ir, op
 from nimblevm.relay.builder_move import mirror_pad, pad
 from nimblevm.relay.call import Operand, call_op
 from nimblevm.relay.nn_conv import (
-    conv1d as conv1d,
-)
-from nimblevm.relay.nn_conv import (
-    conv1d_transpose as conv1d_transpose,
-)
-from nimblevm.relay.nn_conv import (
-    conv2d as conv2d,
-)
-from nimblevm.relay.nn_conv import (
-    conv2d_transpose as conv2d_transpose,
-)
-from nimblevm.relay.nn_conv import (
-    conv3d as conv3d,
-)
-from nimblevm.relay.nn_conv import (
-    conv3d_transpose as conv3d_transpose,
+    conv1d,
+    conv1d_transpose,
+    conv2d,
+    conv2d_transpose,
+    conv3d,
+    conv3d_transpose,
 )
 from nimblevm.relay.nn_norm import (
     batch_flatten,
@@ -35,6 +25,20 @@ from nimblevm.relay.nn_norm import (
     leaky_relu,
     log_softmax,
     prelu,
+)
+from nimblevm.relay.nn_pool import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    avg_pool1d,
+    avg_pool2d,
+    global_avg_pool1d,
+    global_avg_pool2d,
+    global_max_pool1d,
+    global_max_pool2d,
+    max_pool1d,
+    max_pool2d,
 )
 
 
@@ -85,7 +89,11 @@ def layer_norm(
 
 
 __all__ = [
-    "batch_flatten", "batch_matmul", "batch_norm", "bias_add", "dense", "dropout", "dropout_raw",
-    "fast_softmax", "group_norm", "instance_norm", "l2_normalize", "layer_norm", "leaky_relu",
-    "log_softmax", "mirror_pad", "pad", "prelu", "relu", "softmax",
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d",
+    "avg_pool1d", "avg_pool2d", "batch_flatten", "batch_matmul", "batch_norm", "bias_add", "conv1d",
+    "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "dense",
+    "dropout", "dropout_raw", "fast_softmax", "global_avg_pool1d", "global_avg_pool2d",
+    "global_max_pool1d", "global_max_pool2d", "group_norm", "instance_norm", "l2_normalize",
+    "layer_norm", "leaky_relu", "log_softmax", "max_pool1d", "max_pool2d", "mirror_pad", "pad",
+    "prelu", "relu", "softmax",
 ]  # fmt: skip

@@ -85,7 +85,15 @@ def samples(op: str, dtype: str, count: int, symbolic: bool) -> Iterator[Sample]
 
 
 # So many elements of sums that Python takes a second for each dtype; the tests of machine code and C take them all.
-HEAVY = ("nn.conv", "nn.max_pool", "nn.avg_pool", "nn.adaptive", "nn.upsampling", "image.resize")
+HEAVY = (
+    "nn.conv",
+    "nn.max_pool",
+    "nn.avg_pool",
+    "nn.adaptive",
+    "nn.global",
+    "nn.upsampling",
+    "image.resize",
+)
 
 
 def dtypes_of(op: str) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """The operators: importing this package fills the registry (op/registry.py) with every record."""
 
 from nimblevm.relay.op import (
+    adaptive_pool,
     arange,
     argwhere,
     batch_flatten,
@@ -30,6 +31,7 @@ from nimblevm.relay.op import (
     norm,
     one_hot,
     pad,
+    pool,
     prelu,
     reduce,
     registry,
@@ -63,12 +65,12 @@ from nimblevm.relay.op import (
 from nimblevm.relay.op.registry import Op, all_ops, find, get
 
 __all__ = [
-    "Op", "all_ops", "arange", "argwhere", "batch_flatten", "batch_matmul", "bias_add", "binary",
-    "broadcast_to", "cast", "cast_like", "clip", "compare", "concatenate", "conv", "dense",
-    "dropout", "expand_dims", "find", "full", "gather", "get", "get_valid_counts", "l2_normalize",
-    "layer_norm", "leaky_relu", "like", "meshgrid", "ndarray_size", "non_max_suppression", "norm",
-    "one_hot", "pad", "prelu", "reduce", "registry", "repeat", "reshape", "reverse", "scan",
-    "scatter", "searchsorted", "sequence_mask", "shape_of", "softmax", "sort", "split", "squeeze",
-    "stack", "strided_set", "strided_slice", "take", "tile", "topk", "transpose", "trilu", "unary",
-    "unique", "unravel_index", "variance", "vm", "where",
+    "Op", "adaptive_pool", "all_ops", "arange", "argwhere", "batch_flatten", "batch_matmul",
+    "bias_add", "binary", "broadcast_to", "cast", "cast_like", "clip", "compare", "concatenate",
+    "conv", "dense", "dropout", "expand_dims", "find", "full", "gather", "get", "get_valid_counts",
+    "l2_normalize", "layer_norm", "leaky_relu", "like", "meshgrid", "ndarray_size",
+    "non_max_suppression", "norm", "one_hot", "pad", "pool", "prelu", "reduce", "registry",
+    "repeat", "reshape", "reverse", "scan", "scatter", "searchsorted", "sequence_mask", "shape_of",
+    "softmax", "sort", "split", "squeeze", "stack", "strided_set", "strided_slice", "take", "tile",
+    "topk", "transpose", "trilu", "unary", "unique", "unravel_index", "variance", "vm", "where",
 ]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nimblevm.relay.op import conv
+from nimblevm.relay.op import adaptive_pool, conv, pool
 from tests.relay.op.draw import Case, Source, array, flag, pick
 
 
@@ -78,10 +78,45 @@ def _conv(source: Source, dtype: str, name: str) -> Case:
     return Case(inputs, conv.ATTRS[name](**names))
 
 
+def _pool(source: Source, dtype: str, name: str) -> Case:
+    row = pool.ROWS[name]
+    rank, letters = row.rank, row.spatial
+    size, strides = (tuple(source.integer(1, 3) for _ in range(rank)) for _ in range(2))
+    dilation = tuple(source.integer(1, 2) for _ in range(rank))
+    padding = _padding(source, rank)
+    ceil_mode = flag(source)
+    names: dict[str, Any] = {
+        "pool_size": size, "strides": strides, "dilation": dilation, "padding": padding, "ceil_mode": ceil_mode,
+        "layout": _layout(source, row.layout, "N" + letters + "C"), "out_layout": pick(source, ("", "", row.layout)),
+    }  # fmt: skip
+    if row.mean:
+        names["count_include_pad"] = flag(source)
+    found = {"N": pick(source, (0, 1, 2)), "C": pick(source, (0, 1, 2))}
+    for letter, k, d, pads in zip(letters, size, dilation, _pairs(padding, rank), strict=True):
+        found[letter] = max((k - 1) * d + 1 - sum(pads), 0) + source.integer(0, 4)
+    data = array(source, _shaped(names["layout"], found), dtype, special=not row.mean)
+    return Case((data,), pool.ATTRS[name](**names))
+
+
+def _adaptive_pool(source: Source, dtype: str, name: str) -> Case:
+    row = adaptive_pool.ROWS[name]
+    layout = _layout(source, row.layout, "N" + row.spatial + "C")
+    found = {letter: pick(source, (1, 2, 3, 7)) for letter in row.spatial}
+    found.update(N=pick(source, (0, 1, 2)), C=pick(source, (0, 1, 2)))
+    data = array(source, _shaped(layout, found), dtype, special=not row.mean)
+    names: dict[str, Any] = {"layout": layout, "out_layout": pick(source, ("", "", row.layout))}
+    if not row.whole:
+        count = pick(source, (0, 1, row.rank))
+        names["output_size"] = tuple(source.integer(1, 4) for _ in range(count)) or None
+    return Case((data,), adaptive_pool.attrs_of(row)(**names))
+
+
 def _named(generator: Callable[..., Case], name: str) -> Callable[[Source, str], Case]:
     return lambda source, dtype: generator(source, dtype, name)
 
 
 CASES: dict[str, Callable[[Source, str], Case]] = {
     **{row.name: _named(_conv, row.name) for row in conv.TABLE},
+    **{row.name: _named(_pool, row.name) for row in pool.TABLE},
+    **{row.name: _named(_adaptive_pool, row.name) for row in adaptive_pool.TABLE},
 }

@@ -1,0 +1,140 @@
+"""relay.nn: pools, with TVM's argument order and defaults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nimblevm.relay import ir, op
+from nimblevm.relay.call import Operand, call_op
+from nimblevm.relay.nn_conv import Sizes, sizes
+from nimblevm.relay.nn_conv import padding as padding_of
+
+
+def _pool(name: str, data: Operand, **given: Any) -> ir.Call:
+    rank = op.pool.ROWS[name].rank
+    for key in ("pool_size", "strides", "dilation"):
+        given[key] = sizes(given[key], rank)
+    given["padding"] = padding_of(given["padding"], rank)
+    return call_op(name, data, attrs=op.pool.ATTRS[name](**given))
+
+
+def max_pool1d(
+    data: Operand,
+    pool_size: Sizes = (1,),
+    strides: Sizes = (1,),
+    dilation: Sizes = (1,),
+    padding: Sizes = (0,),
+    layout: str = "NCW",
+    out_layout: str = "",
+    ceil_mode: bool = False,
+) -> ir.Call:
+    """The greatest element of each window along one axis."""
+    return _pool(
+        "nn.max_pool1d", data, pool_size=pool_size, strides=strides, dilation=dilation, padding=padding,
+        layout=layout, out_layout=out_layout, ceil_mode=ceil_mode,
+    )  # fmt: skip
+
+
+def max_pool2d(
+    data: Operand,
+    pool_size: Sizes = (1, 1),
+    strides: Sizes = (1, 1),
+    dilation: Sizes = (1, 1),
+    padding: Sizes = (0, 0),
+    layout: str = "NCHW",
+    out_layout: str = "",
+    ceil_mode: bool = False,
+) -> ir.Call:
+    """The greatest element of each window along two axes."""
+    return _pool(
+        "nn.max_pool2d", data, pool_size=pool_size, strides=strides, dilation=dilation, padding=padding,
+        layout=layout, out_layout=out_layout, ceil_mode=ceil_mode,
+    )  # fmt: skip
+
+
+def avg_pool1d(
+    data: Operand,
+    pool_size: Sizes = (1,),
+    strides: Sizes = (1,),
+    dilation: Sizes = (1,),
+    padding: Sizes = (0,),
+    layout: str = "NCW",
+    out_layout: str = "",
+    ceil_mode: bool = False,
+    count_include_pad: bool = False,
+) -> ir.Call:
+    """The mean of each window along one axis."""
+    return _pool(
+        "nn.avg_pool1d", data, pool_size=pool_size, strides=strides, dilation=dilation, padding=padding,
+        layout=layout, out_layout=out_layout, ceil_mode=ceil_mode, count_include_pad=count_include_pad,
+    )  # fmt: skip
+
+
+def avg_pool2d(
+    data: Operand,
+    pool_size: Sizes = (1, 1),
+    strides: Sizes = (1, 1),
+    dilation: Sizes = (1, 1),
+    padding: Sizes = (0, 0),
+    layout: str = "NCHW",
+    out_layout: str = "",
+    ceil_mode: bool = False,
+    count_include_pad: bool = False,
+) -> ir.Call:
+    """The mean of each window along two axes."""
+    return _pool(
+        "nn.avg_pool2d", data, pool_size=pool_size, strides=strides, dilation=dilation, padding=padding,
+        layout=layout, out_layout=out_layout, ceil_mode=ceil_mode, count_include_pad=count_include_pad,
+    )  # fmt: skip
+
+
+def _adaptive(name: str, data: Operand, *attrs: Any) -> ir.Call:
+    return call_op(name, data, attrs=op.adaptive_pool.attrs_of(op.adaptive_pool.ROWS[name])(*attrs))
+
+
+def adaptive_max_pool1d(
+    data: Operand, output_size: Sizes | None = None, layout: str = "NCW", out_layout: str = ""
+) -> ir.Call:
+    """The greatest elements of `output_size` windows."""
+    return _adaptive("nn.adaptive_max_pool1d", data, sizes(output_size, 1), layout, out_layout)
+
+
+def adaptive_avg_pool1d(
+    data: Operand, output_size: Sizes | None = None, layout: str = "NCW", out_layout: str = ""
+) -> ir.Call:
+    """The means of `output_size` windows."""
+    return _adaptive("nn.adaptive_avg_pool1d", data, sizes(output_size, 1), layout, out_layout)
+
+
+def adaptive_max_pool2d(
+    data: Operand, output_size: Sizes | None = None, layout: str = "NCHW", out_layout: str = ""
+) -> ir.Call:
+    """The greatest elements of `output_size` windows."""
+    return _adaptive("nn.adaptive_max_pool2d", data, sizes(output_size, 2), layout, out_layout)
+
+
+def adaptive_avg_pool2d(
+    data: Operand, output_size: Sizes | None = None, layout: str = "NCHW", out_layout: str = ""
+) -> ir.Call:
+    """The means of `output_size` windows."""
+    return _adaptive("nn.adaptive_avg_pool2d", data, sizes(output_size, 2), layout, out_layout)
+
+
+def global_max_pool1d(data: Operand, layout: str = "NCW", out_layout: str = "") -> ir.Call:
+    """The greatest element of each channel."""
+    return _adaptive("nn.global_max_pool1d", data, layout, out_layout)
+
+
+def global_avg_pool1d(data: Operand, layout: str = "NCW", out_layout: str = "") -> ir.Call:
+    """The mean of each channel."""
+    return _adaptive("nn.global_avg_pool1d", data, layout, out_layout)
+
+
+def global_max_pool2d(data: Operand, layout: str = "NCHW", out_layout: str = "") -> ir.Call:
+    """The greatest element of each channel."""
+    return _adaptive("nn.global_max_pool2d", data, layout, out_layout)
+
+
+def global_avg_pool2d(data: Operand, layout: str = "NCHW", out_layout: str = "") -> ir.Call:
+    """The mean of each channel."""
+    return _adaptive("nn.global_avg_pool2d", data, layout, out_layout)
