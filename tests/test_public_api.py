@@ -94,6 +94,15 @@ def test_functions_are_a_mapping_that_prints() -> None:
     assert "@main" in repr(exe)
 
 
+def test_dims_of_one_name_are_told_apart() -> None:
+    x = nvm.relay.var("x", shape=(nvm.relay.DimVar("n"), 2))
+    y = nvm.relay.var("y", nvm.relay.TupleType([nvm.relay.TensorType((nvm.relay.DimVar("n"), 3))]))
+    function = nvm.relay.Function([x, y], nvm.relay.Tuple([x, y]))
+    info = nvm.compile(function, native=False).functions["main"]
+    assert [(d.name, d.param) for d in info.dims] == [("n", "x"), ("n_1", "y")]
+    assert info.checked == ("%x axis 1 = 2", "%y tensor 0 axis 1 = 3")
+
+
 COMPILE_MISTAKES = [
     ("def @main() { 1 }", {}, TypeError, "parse"),
     (nvm.relay.const(1), {}, TypeError, "wrap it"),

@@ -126,8 +126,9 @@ def is_public(function: Function) -> bool:
 
 def signature_dims(function: Function) -> tuple[tuple[DimRecord, ...], dict[DimVar, int]]:
     """The dims of a signature: each variable that is an axis of a parameter (through tuples), by
-    first occurrence.
+    first occurrence. Names are made unique: a builder may call two dims alike.
     """
+    taken: dict[str, int] = {}  # and how often a suffix was made
     slots: dict[DimVar, int] = {}
     records: list[DimRecord] = []
     for index, param in enumerate(function.params):
@@ -135,7 +136,12 @@ def signature_dims(function: Function) -> tuple[tuple[DimRecord, ...], dict[DimV
             for dim in tensor.shape:
                 if isinstance(dim, DimVar) and dim not in slots:
                     slots[dim] = len(slots)
-                    records.append(DimRecord(dim.name or f"d{len(records)}", index))
+                    name = wanted = dim.name or f"d{len(records)}"
+                    while name in taken:
+                        taken[wanted] += 1
+                        name = f"{wanted}_{taken[wanted]}"
+                    taken[name] = 0
+                    records.append(DimRecord(name, index))
     return tuple(records), slots
 
 
@@ -161,8 +167,8 @@ def checked_dims(
     seen: set[DimVar] = set()
     found: list[CheckedRecord] = []
     for index, param in enumerate(function.params):
-        for count, tensor in enumerate(value_tensors(type_of(param))):
-            inside = "" if isinstance(type_of(param), TensorType) else f" tensor {count}"
+        for number, tensor in enumerate(value_tensors(type_of(param))):
+            inside = "" if isinstance(type_of(param), TensorType) else f" tensor {number}"
             for axis, dim in enumerate(tensor.shape):
                 if isinstance(dim, DimVar) and dim not in seen:
                     seen.add(dim)

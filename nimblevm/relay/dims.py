@@ -40,7 +40,7 @@ SortKey = tuple[object, ...]
 
 
 class DimExpr:
-    """Base of the unknown sizes. Immutable; equality is identity."""
+    """Base of the unknown sizes. Immutable; equality is identity. `n + 1`, `2 * n`, `n // 2` and the like make dims."""
 
     __slots__ = ("__weakref__", "depth", "key", "nodes")
     key: SortKey  # total order of expressions; by creation for variables
@@ -49,6 +49,31 @@ class DimExpr:
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable")
+
+    def __add__(self, other: Dim) -> Dim:
+        return add(self, other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Dim) -> Dim:
+        return sub(self, other)
+
+    def __rsub__(self, other: Dim) -> Dim:
+        return sub(other, self)
+
+    def __mul__(self, other: Dim) -> Dim:
+        return mul(self, other)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Dim) -> Dim:
+        return floordiv(self, other)
+
+    def __mod__(self, other: Dim) -> Dim:
+        return floormod(self, other)
+
+    def __neg__(self) -> Dim:
+        return neg(self)
 
 
 class DimVar(DimExpr):

@@ -156,6 +156,18 @@ def test_folds(dim: Dim, expected: Dim) -> None:
     assert dim is expected or dim == expected
 
 
+def test_operators_of_python() -> None:
+    n, m = DimVar("n"), DimVar("m")
+    assert n + 1 is dims.add(n, 1) is 1 + n
+    assert n - 1 is dims.sub(n, 1)
+    assert 1 - n is dims.sub(1, n)
+    assert 2 * n * m is dims.mul(dims.mul(2, n), m) is m * n * 2
+    assert n // 2 is dims.floordiv(n, 2)
+    assert n % 2 is dims.floormod(n, 2)
+    assert -n is dims.neg(n)
+    assert n - n == 0
+
+
 def test_compare() -> None:
     assert dims.compare(dims.add(N, 1), N) is False
     assert dims.compare(N, M) is None
