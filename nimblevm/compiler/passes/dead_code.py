@@ -38,6 +38,7 @@ class _Dropper(Rewriter):
         super().__init__()
         self.reads: dict[Expr, int] = {root: 1}
         self.pure: dict[Expr, bool] = {}
+        self.dropped: set[Expr] = set()
         for node in postorder(root):
             parts = () if isinstance(node, Leaf) else children(node)
             for child in parts:
@@ -52,6 +53,7 @@ class _Dropper(Rewriter):
         if self.reads.get(node.var, 0) or not self.pure[node.value]:
             return new
         self._release(node.value)
+        self.dropped.add(node)
         return new.body
 
     def _release(self, root: Expr) -> None:
@@ -61,7 +63,13 @@ class _Dropper(Rewriter):
             node = stack.pop()
             self.reads[node] -= 1
             if self.reads[node] == 0 and not isinstance(node, Leaf):
-                stack.extend(children(node))
+                # The value of a let that was dropped has been released then.
+                parts = (
+                    (node.body,)
+                    if isinstance(node, Let) and node in self.dropped
+                    else children(node)
+                )
+                stack.extend(parts)
 
 
 def _is_pure(node: Expr) -> bool:
