@@ -10,9 +10,18 @@ from __future__ import annotations
 from importlib import metadata
 from typing import Any
 
-from nimblevm._native import ffi as _ffi
-from nimblevm._native import lib as _lib
 from nimblevm.errors import NimbleError, status_row
+
+try:
+    from nimblevm._native import ffi as _ffi
+    from nimblevm._native import lib as _lib
+except ModuleNotFoundError as error:
+    if error.name != "nimblevm._native":
+        raise
+    raise ImportError(
+        "nimblevm's C module is not built; in a clone run `make demo` or `pip install -e .` (a clone in the "
+        "working directory hides an installed nimblevm)"
+    ) from error
 
 ffi: Any = _ffi
 lib: Any = _lib

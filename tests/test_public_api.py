@@ -61,6 +61,14 @@ assert not bad, bad
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
+def test_clone_that_is_not_built_says_so() -> None:
+    code = "import sys; sys.modules['nimblevm._native'] = None; import nimblevm; nimblevm.load"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (
+        "ImportError: nimblevm's C module is not built; in a clone run `make demo`" in done.stderr
+    )
+
+
 def test_every_error_is_a_nimble_error() -> None:
     for name in dir(nvm.errors):
         value = getattr(nvm.errors, name)

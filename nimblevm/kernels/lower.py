@@ -79,8 +79,9 @@ InDim = DimExpr | IntParam
 class LoweredKernel:
     """A kernel and what its caller has to pass.
 
-    kernel         the loop IR; its buffers are the flat parameters (int_params excepted), the
-    outputs, the scratch buffers in_dims        what each in-dim is, in the function's own DimVars
+    kernel         the loop IR; its buffers are the flat parameters (int_params excepted), the outputs, the scratch
+                   buffers
+    in_dims        what each in-dim is, in the function's own DimVars
     param_types    the flat parameters that are buffers, in order
     out_types      the flat outputs
     scratch_types  sizes and dtypes of the scratch buffers to allocate

@@ -59,9 +59,9 @@ def check_well_formed(mod: IRModule) -> None:
 
 
 def well_formed(node: IRModule | Expr, mod: IRModule | None = None) -> bool:
-    """As TVM's analysis.well_formed: whether a module, or an expression, passes. Free variables
-    of an
-    expression count as unbound."""
+    """As TVM's analysis.well_formed: whether a module, or an expression, passes. Free variables of an expression
+    count as unbound.
+    """
     try:
         if isinstance(node, IRModule):
             check_well_formed(node)
