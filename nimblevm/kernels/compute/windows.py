@@ -41,8 +41,12 @@ def unused(index: Index) -> Steps:
 
 
 def rows_of(window: Window) -> Dim:
-    """Rows that the padded axis takes, with one plane a phase."""
-    return dims.floordiv(dims.add(window.padded, window.stride - 1), window.stride)
+    """Rows that the padded axis takes, with one plane a phase.
+
+    Of unknown sizes as max(0, rows): one atom, so that products of rows do not multiply out and outgrow the
+    dim algebra.
+    """
+    return dims.max_(0, dims.floordiv(dims.add(window.padded, window.stride - 1), window.stride))
 
 
 def phases_of(window: Window) -> int:
@@ -69,10 +73,10 @@ class Planes:
 
     @property
     def blocks(self) -> Dim:
-        """Blocks of LANES positions q that cover every output."""
+        """Blocks of LANES positions q that cover every output. Never negative, also where an axis has no output."""
         last: Dim = 0
         for window, rows in zip(self.windows, self.rows, strict=True):
-            last = dims.add(dims.mul(last, rows), dims.sub(window.out, 1))
+            last = dims.max_(0, dims.add(dims.mul(last, rows), dims.sub(window.out, 1)))
         return dims.floordiv(dims.add(last, LANES), LANES)
 
     def position(self, at: Index) -> Value:
