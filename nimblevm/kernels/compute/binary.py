@@ -8,10 +8,13 @@ from typing import Any
 from nimblevm import dtypes
 from nimblevm.kernels.compute.common import tensor_type, widened
 from nimblevm.kernels.expr import Builder
-from nimblevm.kernels.loop_ir import Value
+from nimblevm.kernels.loop_ir import SetLocal, Value
 from nimblevm.kernels.tensor_expr import (
     Compute,
     Emitter,
+    Index,
+    Steps,
+    TensorExpr,
     Tensors,
     elementwise,
     register_compute,
@@ -36,25 +39,6 @@ def _rounded_quotient(rounding: str, integer: str) -> Function:
     return compute
 
 
-def _power(b: Builder, x: Value, y: Value) -> Value:
-    """Integers: squares, multiplied where the exponent has a bit; negative exponents: 1 / x, once or squared."""
-    row = dtypes.dtype(x.dtype)
-    if row.is_float:
-        return b.binary("pow", x, y)
-    zero, one = b.const(0, x.dtype), b.const(1, x.dtype)
-    result, square = one, x
-    for bit in range(row.bits - int(row.is_signed)):
-        chosen = b.compare("ne", b.binary("and", y, b.const(1 << bit, x.dtype)), zero)
-        result = b.select(chosen, b.mul(result, square), result)
-        square = b.mul(square, square)
-    if not row.is_signed:
-        return result
-    negative = b.compare("lt", y, zero)
-    inverse = b.binary("div", one, b.select(negative, x, one))
-    odd = b.compare("ne", b.binary("and", y, one), zero)
-    return b.select(negative, b.select(odd, inverse, b.mul(inverse, inverse)), result)
-
-
 # name -> function, cost of one element in simple operations
 TABLE: dict[str, tuple[Function, int]] = {
     "add": (_plain("add"), 1),
@@ -63,7 +47,7 @@ TABLE: dict[str, tuple[Function, int]] = {
     "divide": (_plain("div"), 4),
     "maximum": (_plain("max"), 1),
     "minimum": (_plain("min"), 1),
-    "power": (_power, 40),
+    "power": (_plain("pow"), 40),
     "floor_divide": (_rounded_quotient("floor", "floordiv"), 5),
     "floor_mod": (_plain("floormod"), 20),
     "trunc_divide": (_rounded_quotient("trunc", "div"), 5),
@@ -86,5 +70,44 @@ def _compute(function: Function, cost: int) -> Compute:
     return compute
 
 
+def _integer_power(em: Emitter, x: Value, y: Value, index: Index) -> Value:
+    """A loop over the exponent's bits: unrolled it took LLVM a second for 64. Negative: 1 / x, once or squared."""
+    b, row = em.b, dtypes.dtype(x.dtype)
+    zero, one = b.const(0, x.dtype), b.const(1, x.dtype)
+    result, square, rest = (em.local(x.dtype, index) for _ in range(3))
+
+    def bit_set(value: Value) -> Value:
+        return b.compare("ne", b.binary("and", value, one), zero)
+
+    for local, start in ((result, one), (square, x), (rest, y)):
+        em.emit(SetLocal(local, start))
+    with em.loop(row.bits - int(row.is_signed)):
+        em.emit(SetLocal(result, b.select(bit_set(rest), b.mul(result, square), result)))
+        em.emit(SetLocal(square, b.mul(square, square)))
+        em.emit(SetLocal(rest, b.binary("shr", rest, one)))
+    if not row.is_signed:
+        return result
+    negative = b.compare("lt", y, zero)
+    inverse = b.binary("div", one, b.select(negative, x, one))
+    return b.select(negative, b.select(bit_set(y), inverse, b.mul(inverse, inverse)), result)
+
+
+def _power(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tensors:
+    lhs, rhs = (single(arg) for arg in args)
+    if dtypes.dtype(lhs.dtype).is_float:
+        return _compute(*TABLE["power"])(em, args, attrs, out)
+    shape = tensor_type(out).shape
+
+    def at(index: Index) -> Steps:
+        x = yield lhs, em.broadcast(lhs.shape, shape, index)
+        y = yield rhs, em.broadcast(rhs.shape, shape, index)
+        with em.hoisted(index):
+            return _integer_power(em, x, y, index)
+
+    return TensorExpr(shape, lhs.dtype, at, 1 << 20, costly=True)
+
+
 for _name, (_function, _cost) in TABLE.items():
-    register_compute(_name, _compute(_function, _cost))
+    if _name != "power":
+        register_compute(_name, _compute(_function, _cost))
+register_compute("power", _power)
