@@ -47,6 +47,19 @@ def dense(data: Operand, weight: Operand, units: int | None = None, out_dtype: s
     return call_op("nn.dense", data, weight, attrs=op.dense.DenseAttrs(units, out_dtype))
 
 
+def matmul(
+    tensor_a: Operand,
+    tensor_b: Operand,
+    units: int | None = None,
+    out_dtype: str = "",
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+) -> ir.Call:
+    """tensor_a, of any rank, times a matrix."""
+    attrs = op.matmul.MatmulAttrs(units, out_dtype, transpose_a, transpose_b)
+    return call_op("nn.matmul", tensor_a, tensor_b, attrs=attrs)
+
+
 def batch_matmul(
     tensor_a: Operand,
     tensor_b: Operand,
@@ -94,6 +107,6 @@ __all__ = [
     "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "dense",
     "dropout", "dropout_raw", "fast_softmax", "global_avg_pool1d", "global_avg_pool2d",
     "global_max_pool1d", "global_max_pool2d", "group_norm", "instance_norm", "l2_normalize",
-    "layer_norm", "leaky_relu", "log_softmax", "max_pool1d", "max_pool2d", "mirror_pad", "pad",
-    "prelu", "relu", "softmax",
+    "layer_norm", "leaky_relu", "log_softmax", "matmul", "max_pool1d", "max_pool2d", "mirror_pad",
+    "pad", "prelu", "relu", "softmax",
 ]  # fmt: skip

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nimblevm.relay.op import adaptive_pool, conv, pool
-from tests.relay.op.draw import Case, Source, array, flag, pick
+from nimblevm.relay.op import adaptive_pool, conv, einsum, matmul, pool
+from tests.relay.op.draw import SIZES, Case, Source, array, flag, pick, shape
 
 
 def _layout(source: Source, standard: str, other: str) -> str:
@@ -111,11 +111,54 @@ def _adaptive_pool(source: Source, dtype: str, name: str) -> Case:
     return Case((data,), adaptive_pool.attrs_of(row)(**names))
 
 
+def _matmul(source: Source, dtype: str) -> Case:
+    m, k, n = (pick(source, SIZES) for _ in range(3))
+    ta, tb = flag(source), flag(source)
+    outer = shape(source, 0, 2)
+    if not ta and flag(source):
+        a = (k,)
+    else:
+        a = (*outer, k, m) if ta else (*outer, m, k)
+    attrs = matmul.MatmulAttrs(n if flag(source) else None, "", ta, tb)
+    b = (n, k) if tb else (k, n)
+    return Case(
+        (array(source, a, dtype, special=False), array(source, b, dtype, special=False)), attrs
+    )
+
+
+EQUATIONS = (
+    "ij,jk->ik", "ij,kj->ik", "bij,bjk->bik", "ii->i", "ii", "i,j->ij", "ij->ji", "i,i->", "ij,jk", "->", ",->",
+    "...ij,...jk->...ik", "...i->...", "b...,b...->...b", "bhqd,bhkd->bhqk", "ij,j,jk->ki", "...a,...a->...a",
+)  # fmt: skip
+
+
+def _einsum(source: Source, dtype: str) -> Case:
+    equation = pick(source, EQUATIONS)
+    terms = equation.split("->")[0].split(",")
+    sizes = {letter: pick(source, SIZES) for letter in "".join(terms) if letter.isalpha()}
+    dots = shape(source, 0, 2)
+    parts = []
+    for term in terms:
+        short = term.replace("...", ".")
+        mine = (
+            dots
+            if len(terms) == 1 or flag(source)
+            else tuple(1 if flag(source) else n for n in dots)
+        )
+        dims: list[int] = []
+        for letter in short:
+            dims += mine if letter == "." else [sizes[letter]]
+        parts.append(array(source, tuple(dims), dtype, special=False))
+    return Case((tuple(parts),), einsum.EinsumAttrs(equation))
+
+
 def _named(generator: Callable[..., Case], name: str) -> Callable[[Source, str], Case]:
     return lambda source, dtype: generator(source, dtype, name)
 
 
 CASES: dict[str, Callable[[Source, str], Case]] = {
+    "nn.matmul": _matmul,
+    "einsum": _einsum,
     **{row.name: _named(_conv, row.name) for row in conv.TABLE},
     **{row.name: _named(_pool, row.name) for row in pool.TABLE},
     **{row.name: _named(_adaptive_pool, row.name) for row in adaptive_pool.TABLE},
