@@ -39,6 +39,8 @@ def emit_alias(fe: FunctionEmitter, value: Expr) -> None:
     elif value.op.name == "vm.bind_dim":
         register = fe.ints.take()
         fe.code.emit("MoveInt", register, fe.integer(operand))
+        if value.attrs.where:
+            _check_not_negative(fe, register, value)
         fe.dims.bind(value.attrs.dim, register)
     else:
         _check_broadcast(fe, operand, value)
@@ -66,6 +68,14 @@ def _match_type(fe: FunctionEmitter, operand: Var, value: Call) -> None:
                 where = f"{value.attrs.where}{field}, axis {axis}{_named(new)}"
                 note = fe.program.note(where, value.span)
                 _check_dim(fe, _axis(fe, operand, path, axis, old), new, note)
+
+
+def _check_not_negative(fe: FunctionEmitter, register: int, value: Call) -> None:
+    """ShapeMismatch for a size below 0: its larger neighbour 0 is what it had to be."""
+    least = fe.temp(True)
+    note = fe.program.note(value.attrs.where, value.span)
+    fe.code.emit("DimMax", least, register | INT_BIT, 0)
+    fe.code.emit("CheckDim", register | INT_BIT, least | INT_BIT, note)
 
 
 def check_params(fe: FunctionEmitter, params: Sequence[Var], closure: bool) -> None:
@@ -284,6 +294,9 @@ def emit_op(fe: FunctionEmitter, call: Call, dst: Place) -> None:
         case "vm.dim_of":
             source = fe.obj(call.args[0])
             fe.into(dst, type_, True, lambda r: code.emit("DimOf", r, source, call.attrs.axis))
+        case "vm.read_int":
+            source = fe.obj(call.args[0])
+            fe.into(dst, type_, True, lambda r: code.emit("ReadInt", r, source, call.attrs.index))
         case "vm.dim_value":
             fe.into(dst, type_, True, lambda r: _dim_value(fe, call.attrs.dim, r))
         case "vm.reshape_tensor":

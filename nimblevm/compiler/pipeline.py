@@ -22,6 +22,7 @@ PIPELINE = Sequential(
         INLINE,
         FixedPoint((SIMPLIFY, FOLD_CONSTANT, CSE, DEAD_CODE), rounds=3),
         SHAPE_FUNCTIONS,
+        DEAD_CODE,
         TO_ANF,
         LAMBDA_LIFT,
         FUSE_OPS,

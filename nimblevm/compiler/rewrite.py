@@ -75,8 +75,12 @@ def attr_dims(value: Expr) -> tuple[DimVar, ...]:
         item = getattr(attrs, entry.name)
         if isinstance(item, Type):
             found.update(dict.fromkeys(free_dims(item)))
-        for part in item if isinstance(item, tuple) else (item,):
-            if isinstance(part, DimExpr):
+        stack = [item]
+        while stack:
+            part = stack.pop()
+            if isinstance(part, tuple):
+                stack.extend(reversed(part))
+            elif isinstance(part, DimExpr):
                 found.update(dict.fromkeys(dims.free_vars(part)))
     return tuple(found)
 

@@ -28,7 +28,7 @@ from nimblevm.relay.ir import (
 )
 from nimblevm.relay.op.registry import Op
 
-_EFFECTS = frozenset({"vm.call_kernel", "memory.kill"})
+_EFFECTS = frozenset({"vm.call_kernel", "memory.kill", "vm.bind_dim"})
 
 
 class _Dropper(Rewriter):

@@ -10,7 +10,13 @@ For most operators the type relation's dim expressions are the shape function. W
 on values, this pass writes it in scalar operators, which become integer instructions, and binds the
 result's dim to it.
 
-An operator whose size is an operand (dyn.topk) becomes the static one with the bound dim as attribute.
+before:  dyn.zeros(shape_of(%x), dtype="float32")                (type: Tensor[(?d), float32])
+after:   let %a = cast(vm.dim_of(%x, axis=0), dtype="int32"); let %s = cast(%a, dtype="int64");
+         let %d = vm.bind_dim(%s, dim=?d); zeros(shape=[?d], dtype="float32")
+
+Arithmetic on shapes (take(shape_of(x), 0), products, joined scalars) is written on its elements, so that
+no kernel runs for it (compiler/shape_values.py); dyn.* operators become static ones
+(compiler/dyn_lowering.py; dyn.topk here).
 
 Needs: inferred types. Keeps: them. Cost: O(nodes). A size that is infinite ends as an allocation that
 fails.
@@ -21,6 +27,7 @@ from __future__ import annotations
 import numpy as np
 
 from nimblevm import dtypes
+from nimblevm.compiler.dyn_lowering import LOWERINGS, lower_dyn
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import (
     Rewriter,
@@ -30,6 +37,7 @@ from nimblevm.compiler.rewrite import (
     type_of,
     with_body,
 )
+from nimblevm.compiler.shape_values import ShapeValues, static_shape
 from nimblevm.relay.dims import DimVar
 from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Leaf, Let, Span, Var
 from nimblevm.relay.op.registry import Op, get
@@ -98,15 +106,38 @@ _SIZED = {"arange": _arange, "dyn.topk": _topk}
 
 
 class _Binder(Rewriter):
+    def __init__(self) -> None:
+        super().__init__()
+        self.values = ShapeValues()
+
+    def bind(self, let: Let, value: Expr) -> None:
+        known = self.values.of(value)
+        if known is not None and known != (value,):
+            self.values.known[let.var] = known
+
     def visit(self, node: Expr, new: Expr) -> Expr:
-        if not isinstance(new, Call) or not isinstance(new.op, Op) or new.op.name not in _SIZED:
+        if not isinstance(new, Call) or not isinstance(new.op, Op):
             return new
+        if new.op.name in LOWERINGS:
+            return lower_dyn(new, self.values)
+        if new.op.name not in _SIZED:
+            return self._arithmetic(new)
         lets: list[tuple[Var, Expr]] = []
         body = _SIZED[new.op.name](new, lets)
         for var, value in reversed(lets):
             _place(value, new.span)
             body = Let(var, value, body, span=new.span, checked_type=type_of(new))
         return body
+
+    def _arithmetic(self, new: Call) -> Expr:
+        """Note the elements of a shape; a single element takes the call's place."""
+        found = self.values.derive(new)
+        if found is None:
+            return new
+        if static_shape(new) == ():
+            return found[0]
+        self.values.known[new] = found
+        return new
 
 
 def _bound_dim(dim: DimVar, size: Expr, lets: list[tuple[Var, Expr]]) -> None:

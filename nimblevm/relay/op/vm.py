@@ -5,6 +5,7 @@
     vm.dim_of(x)                out = x.shape[axis]                      rank-0 int64
     vm.dim_value()              out = the value of attrs.dim             rank-0 int64
     vm.bind_dim(x)              out = x, a rank-0 int64 that is the value of the unknown attrs.dim from here on
+    vm.read_int(x)              out = x.flat[attrs.index] of an int32 or int64 tensor, as int64
     vm.reshape_tensor(x)        out = x in attrs.shape, a view
     vm.shrink(x)                out = the first attrs.shape[0] elements of x's first axis, a view
     memory.alloc_storage()      a block of attrs.size bytes (any dim expression)
@@ -86,6 +87,21 @@ class DimValueAttrs(Attrs):
     """dim: an expression of dims that are known at this place."""
 
     dim: Dim
+
+
+@dataclass(frozen=True, slots=True)
+class BindDimAttrs(Attrs):
+    """dim: the unknown. where: the human place; if it is there, a negative value is a ShapeMismatch."""
+
+    dim: Dim
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadIntAttrs(Attrs):
+    """index: row-major position of the element."""
+
+    index: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +202,29 @@ def _dim_value_reference(inputs: tuple[Any, ...], attrs: DimValueAttrs, result: 
     return np.asarray(concrete_shape("vm.dim_value", (attrs.dim,))[0], "int64")
 
 
+def _bind_dim(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: BindDimAttrs) -> Type:
+    return scalar_type("int64")
+
+
+def _bind_dim_reference(inputs: tuple[Array, ...], attrs: BindDimAttrs, result: Type) -> Array:
+    if attrs.where and inputs[0] < 0:
+        raise ShapeMismatch(f"{attrs.where}: {int(inputs[0])} is negative")
+    return inputs[0]
+
+
+def _read_int(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: ReadIntAttrs) -> Type:
+    tensor_of(ctx, arg_types, 0, ("int32", "int64"))
+    if attrs.index < 0:
+        raise ctx.fail(f"index must not be negative, got {attrs.index}")
+    return scalar_type("int64")
+
+
+def _read_int_reference(inputs: tuple[Array, ...], attrs: ReadIntAttrs, result: Type) -> Array:
+    if attrs.index >= inputs[0].size:
+        raise ShapeMismatch(f"a tensor of shape {inputs[0].shape} has no element {attrs.index}")
+    return np.asarray(inputs[0].reshape(-1)[attrs.index], "int64")
+
+
 def _alloc_storage(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: AllocStorageAttrs) -> Type:
     if attrs.alignment < 1 or attrs.alignment & (attrs.alignment - 1):
         raise ctx.fail(f"alignment must be a power of two, not {attrs.alignment}")
@@ -280,6 +319,7 @@ def _register(
     reference: Callable[..., Any],
     effect: Effect = Effect.TOTAL,
     views: bool = False,
+    allowed: tuple[str, ...] = ALL,
 ) -> Op:
     return register(
         Op(
@@ -290,7 +330,7 @@ def _register(
             reference=reference,
             pattern=OpPattern.OPAQUE,
             effect=effect,
-            dtypes=(ALL,),
+            dtypes=(allowed,),
             doc=__doc__ or "",
             views=views,
         )
@@ -310,9 +350,11 @@ CHECK_BROADCAST = _register(
 )
 DIM_OF = _register("vm.dim_of", ("x",), DimOfAttrs, _dim_of, _dim_of_reference)
 DIM_VALUE = _register("vm.dim_value", (), DimValueAttrs, _dim_value, _dim_value_reference)
-BIND_DIM = _register(
-    "vm.bind_dim", ("x",), DimValueAttrs, _dim_value, lambda inputs, attrs, result: inputs[0]
-)
+BIND_DIM = _register("vm.bind_dim", ("x",), BindDimAttrs, _bind_dim, _bind_dim_reference)
+READ_INT = _register(
+    "vm.read_int", ("x",), ReadIntAttrs, _read_int, _read_int_reference, Effect.MAY_FAIL,
+    allowed=("int32", "int64"),
+)  # fmt: skip
 RESHAPE_TENSOR = _register(
     "vm.reshape_tensor", ("x",), ShapeAttrs, _reshape_tensor, _reshape_tensor_reference, views=True
 )

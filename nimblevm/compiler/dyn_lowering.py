@@ -1,0 +1,348 @@
+"""dyn.* operators as static ones on dims that scalar instructions compute.
+
+    dyn.zeros(%s, dtype)    let %d = vm.bind_dim(vm.read_int(%s, index=0), dim=?d); zeros(shape=[?d], dtype)
+
+A dim that is bound is checked not to be negative; that is also how other demands on the values are
+written (`Sizes.guard`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+
+from nimblevm.compiler.rewrite import dim_value, fresh_var, op_call, type_of
+from nimblevm.compiler.shape_values import INT, ShapeValues, dim_of, number, scalar
+from nimblevm.errors import CompileError
+from nimblevm.relay import dims
+from nimblevm.relay.dims import Dim, DimVar
+from nimblevm.relay.ir import Call, Constant, Expr, Leaf, Let, Var
+from nimblevm.relay.op.registry import Op
+from nimblevm.relay.types import TensorType
+
+ZERO: Expr = number(0)
+ONE: Expr = number(1)
+MINUS: Expr = number(-1)
+
+
+def add(a: Expr, b: Expr) -> Expr:
+    return scalar("add", a, b)
+
+
+def sub(a: Expr, b: Expr) -> Expr:
+    return scalar("subtract", a, b)
+
+
+def mul(a: Expr, b: Expr) -> Expr:
+    return scalar("multiply", a, b)
+
+
+def low(a: Expr, b: Expr) -> Expr:
+    return scalar("minimum", a, b)
+
+
+def high(a: Expr, b: Expr) -> Expr:
+    return scalar("maximum", a, b)
+
+
+def less(a: Expr, b: Expr) -> Expr:
+    return scalar("less", a, b)
+
+
+def equal(a: Expr, b: Expr) -> Expr:
+    return scalar("equal", a, b)
+
+
+def choose(cond: Expr, a: Expr, b: Expr) -> Expr:
+    if isinstance(cond, Constant):
+        return a if bool(cond.data) else b
+    return scalar("where", cond, a, b)
+
+
+def truth(cond: Expr) -> Expr:
+    """1 or 0."""
+    return scalar("cast", cond, dtype="int64")
+
+
+def total(values: Sequence[Expr]) -> Expr:
+    return functools.reduce(add, values, ZERO)
+
+
+def product(values: Sequence[Expr]) -> Expr:
+    return functools.reduce(mul, values, ONE)
+
+
+class Sizes:
+    """The lets of one lowering: operands get names, values become dims."""
+
+    def __init__(self, call: Call, values: ShapeValues) -> None:
+        type_ = type_of(call)
+        if not isinstance(call.op, Op) or not isinstance(type_, TensorType):
+            raise CompileError("a dyn operator gives a tensor")
+        self.call = call
+        self.attrs = call.attrs
+        self.name = call.op.name
+        self.type = type_
+        self.values = values
+        self.lets: list[tuple[Var, Expr]] = []
+        # A shape whose elements are known is not needed itself.
+        self.args = [a if values.of(a) is not None else self.named(a) for a in call.args]
+
+    def named(self, value: Expr) -> Expr:
+        """An atom with the value."""
+        if isinstance(value, Leaf):
+            return value
+        var = fresh_var("a", type_of(value))
+        self.lets.append((var, value))
+        return var
+
+    def operand(self, index: int) -> list[Expr]:
+        """The values of an operand, int64."""
+        return [self.named(e) for e in self.values.elements(self.args[index])]
+
+    def sizes(self, index: int = 0) -> list[Expr]:
+        """The sizes of an operand, int64."""
+        type_ = type_of(self.args[index])
+        rank = len(type_.shape) if isinstance(type_, TensorType) else 0
+        return [self.named(dim_of(self.args[index], axis)) for axis in range(rank)]
+
+    def bind(self, value: Expr, dim: Dim, what: str) -> None:
+        """From here on `dim` is the value, which must not be negative."""
+        if not isinstance(dim, DimVar):
+            return
+        where = f"{self.name}, {what}"
+        if isinstance(value, Constant):
+            value = dim_value(int(value.data))  # bind_dim names a variable
+        atom = self.named(value)
+        bound = op_call("vm.bind_dim", (atom,), INT, dim=dim, where=where)
+        object.__setattr__(bound, "span", self.call.span)
+        self.lets.append((fresh_var("d", INT), bound))
+
+    def dim(self, value: Expr, what: str) -> Dim:
+        """A dim that is the value."""
+        if isinstance(value, Constant) and int(value.data) >= 0:
+            return int(value.data)
+        found = DimVar()
+        self.bind(value, found, what)
+        return found
+
+    def guard(self, value: Expr, what: str) -> None:
+        """Fail unless the value is >= 0."""
+        self.dim(value, what)
+
+    def bind_result(self, values: Sequence[Expr]) -> None:
+        """The sizes of the result."""
+        for axis, (value, dim) in enumerate(zip(values, self.type.shape, strict=True)):
+            self.bind(value, dim, f"axis {axis} of the result")
+
+    def static(
+        self,
+        name: str,
+        args: tuple[Expr, ...],
+        attrs: Mapping[str, object],
+        shape: Sequence[Dim] | None = None,
+    ) -> Expr:
+        """The static operator, of the call's type; `shape` where it has expressions of its own."""
+        type_ = self.type if shape is None else TensorType(shape, self.type.dtype)
+        made = op_call(name, args, type_, **attrs)
+        object.__setattr__(made, "span", self.call.span)
+        if type_ is self.type:
+            return made
+        var = fresh_var("a", type_)
+        self.lets.append((var, made))
+        return op_call("vm.match_type", (var,), self.type, type=self.type, where=self.name)
+
+    def reshaped(self, values: Sequence[Expr]) -> Expr:
+        """The first operand as a view with these sizes."""
+        self.bind_result(values)
+        return self.static("vm.reshape_tensor", (self.args[0],), {"shape": self.type.shape})
+
+    def finish(self, body: Expr) -> Expr:
+        for var, value in reversed(self.lets):
+            body = Let(var, value, body, span=self.call.span, checked_type=self.type)
+        return body
+
+
+def _reshape(s: Sizes) -> Expr:
+    sizes, entries = s.sizes(), s.operand(1)
+    if not s.attrs.allowzero:
+        # A 0 behind data's last axis has no size to copy: -2 is refused as a size.
+        sources = [*sizes, *(number(-2) for _ in entries[len(sizes) :])]
+        entries = [choose(equal(e, ZERO), n, e) for e, n in zip(entries, sources, strict=False)]
+    entries = [s.named(e) for e in entries]
+    free = [equal(e, MINUS) for e in entries]
+    known = s.named(product([choose(f, ONE, e) for f, e in zip(free, entries, strict=True)]))
+    count = s.named(total([truth(f) for f in free]))
+    s.guard(sub(ONE, count), "newshape has more than one -1")
+    s.guard(sub(choose(equal(count, ZERO), ONE, known), ONE), "newshape has a size of 0 beside -1")
+    rest = s.named(scalar("floor_divide", product(sizes), high(known, ONE)))
+    return s.reshaped([choose(f, rest, e) for f, e in zip(free, entries, strict=True)])
+
+
+def _broadcast_to(s: Sizes) -> Expr:
+    s.bind_result(s.operand(1))
+    shape = s.type.shape
+    checked = op_call(
+        "vm.check_broadcast", (s.args[0],), type_of(s.args[0]), shape=shape, where=s.name
+    )
+    object.__setattr__(checked, "span", s.call.span)
+    return s.static("broadcast_to", (s.named(checked),), {"shape": shape})
+
+
+def _init(name: str, at: int) -> Callable[[Sizes], Expr]:
+    def lower(s: Sizes) -> Expr:
+        s.bind_result(s.operand(at))
+        return s.static(name, tuple(s.args[:at]), {"shape": s.type.shape, "dtype": s.type.dtype})
+
+    return lower
+
+
+def _tile(s: Sizes) -> Expr:
+    data, reps = type_of(s.args[0]), s.operand(1)
+    times = [s.dim(r, f"entry {at} of reps") for at, r in enumerate(reps)]
+    rank = len(s.type.shape)
+    sizes = data.shape if isinstance(data, TensorType) else ()
+    sizes = (*(1,) * (rank - len(sizes)), *sizes)
+    padded = (*(1,) * (rank - len(times)), *times)
+    return s.static(
+        "tile", (s.args[0],), {"reps": tuple(times)}, list(map(dims.mul, sizes, padded))
+    )
+
+
+def _one_hot(s: Sizes) -> Expr:
+    (depth,) = s.operand(3)
+    axis = s.attrs.axis % len(s.type.shape)
+    s.bind(depth, s.type.shape[axis], "depth")
+    attrs = {"depth": s.type.shape[axis], "axis": s.attrs.axis, "dtype": s.attrs.dtype}
+    return s.static("one_hot", tuple(s.args[:3]), attrs)
+
+
+def _bound(value: Expr, size: Expr, forward: Expr) -> Expr:
+    """A begin or end as Python reads it."""
+    clamped = high(value, sub(MINUS, size))
+    place = choose(less(clamped, ZERO), add(clamped, size), clamped)
+    least, most = choose(forward, ZERO, MINUS), choose(forward, size, sub(size, ONE))
+    return low(high(place, least), most)
+
+
+def _slice_axis(
+    s: Sizes, size: Expr, begin: Expr, end: Expr, stride: Expr
+) -> tuple[Expr, Expr, Expr]:
+    """(first position, number of elements, stride) of one axis."""
+    if s.attrs.slice_mode == "size":
+        stop = add(begin, end)
+        whole = scalar("logical_and", less(begin, ZERO), less(MINUS, stop))
+        whole = scalar("logical_or", less(end, ZERO), whole)
+        start = s.named(_bound(begin, size, equal(ZERO, ZERO)))
+        last = choose(whole, size, _bound(stop, size, equal(ZERO, ZERO)))
+        return start, high(sub(last, start), ZERO), ONE
+    s.guard(sub(scalar("abs", stride), ONE), "a stride is 0")
+    forward = s.named(less(ZERO, stride))
+    start, last = s.named(_bound(begin, size, forward)), s.named(_bound(end, size, forward))
+    span = choose(forward, sub(last, start), sub(start, last))
+    step = s.named(high(scalar("abs", stride), ONE))
+    count = scalar("floor_divide", add(span, sub(step, ONE)), step)
+    return start, high(count, ZERO), stride
+
+
+def _strided_slice(s: Sizes) -> Expr:
+    sizes, begin, end, strides = s.sizes(), *(s.operand(index) for index in (1, 2, 3))
+    rank, starts, up, down = len(sizes), list[Dim](), list[Dim](), list[Dim]()
+    for axis in range(rank):
+        if axis >= len(begin):
+            starts.append(0)
+            up.append(1)
+            down.append(0)
+            continue
+        start, count, stride = _slice_axis(s, sizes[axis], begin[axis], end[axis], strides[axis])
+        s.bind(count, s.type.shape[axis], f"axis {axis} of the result")
+        starts.append(s.dim(high(start, ZERO), "begin"))
+        up.append(s.dim(high(stride, ZERO), "strides"))
+        down.append(s.dim(high(sub(ZERO, stride), ZERO), "strides"))
+    attrs = {
+        "starts": tuple(starts),
+        "up": tuple(up),
+        "down": tuple(down),
+        "shape": s.type.shape,
+    }
+    return s.static("dyn.window", (s.args[0],), attrs)
+
+
+def _squeeze(s: Sizes) -> Expr:
+    sizes, axes = s.sizes(), s.operand(1)
+    rank = len(sizes)
+    axes = [s.named(choose(less(a, ZERO), add(a, number(rank)), a)) for a in axes]
+    gone: list[Expr] = []
+    for axis, size in enumerate(sizes):
+        hits = [truth(equal(a, number(axis))) for a in axes]
+        gone.append(s.named(total(hits)))
+        s.guard(
+            mul(gone[-1], sub(ZERO, scalar("abs", sub(size, ONE)))), f"axis {axis} must have size 1"
+        )
+        s.guard(sub(ONE, gone[-1]), "an axis occurs twice")
+    s.guard(sub(total(gone), number(len(axes))), "an axis is out of range")
+    result: list[Expr] = [ZERO for _ in s.type.shape]
+    place: Expr = ZERO
+    for size, away in zip(sizes, gone, strict=True):
+        here = [
+            scalar("logical_and", equal(away, ZERO), equal(place, number(j)))
+            for j in range(len(result))
+        ]
+        result = [choose(h, size, r) for h, r in zip(here, result, strict=True)]
+        place = s.named(add(place, sub(ONE, away)))
+    return s.reshaped(result)
+
+
+def _expand_dims(s: Sizes) -> Expr:
+    sizes, (axis,) = s.sizes(), s.operand(1)
+    rank, count = len(sizes), s.attrs.num_newaxis
+    axis = s.named(choose(less(axis, ZERO), add(axis, number(rank + 1)), axis))
+    s.guard(low(axis, sub(number(rank), axis)), "axis is out of range")
+    result: list[Expr] = []
+    for place in range(rank + count):
+        size: Expr = ONE
+        if place - count >= 0:
+            after = less(axis, number(place - count + 1))
+            size = choose(after, sizes[place - count], ONE)
+        if place < rank:
+            size = choose(less(number(place), axis), sizes[place], size)
+        result.append(size)
+    return s.reshaped(result)
+
+
+def _pad(s: Sizes) -> Expr:
+    sizes, flat = s.sizes(), s.operand(1)
+    data = type_of(s.args[0])
+    width: list[tuple[Dim, Dim]] = []
+    shape: list[Dim] = []
+    for axis, size in enumerate(data.shape if isinstance(data, TensorType) else ()):
+        before, after = flat[2 * axis : 2 * axis + 2]
+        pair = (s.dim(before, "pad_width"), s.dim(after, "pad_width"))
+        if s.attrs.pad_mode != "constant":
+            larger = high(before, after)
+            spare = 1 if s.attrs.pad_mode == "reflect" else 0
+            need = add(larger, number(spare)) if spare else low(larger, ONE)
+            asked = choose(equal(larger, ZERO), ZERO, sub(sizes[axis], need))
+            s.guard(asked, f"axis {axis} has too few elements for the pads")
+        width.append(pair)
+        shape.append(dims.add(dims.add(pair[0], size), pair[1]))
+    args = (s.args[0], s.args[2])
+    attrs = {"pad_width": tuple(width), "pad_mode": s.attrs.pad_mode}
+    return s.static("nn.pad", args, attrs, shape)
+
+
+LOWERINGS: dict[str, Callable[[Sizes], Expr]] = {
+    "dyn.reshape": _reshape, "dyn.broadcast_to": _broadcast_to, "dyn.zeros": _init("zeros", 0),
+    "dyn.ones": _init("ones", 0), "dyn.full": _init("full", 1), "dyn.tile": _tile, "dyn.one_hot": _one_hot,
+    "dyn.strided_slice": _strided_slice, "dyn.squeeze": _squeeze, "dyn.expand_dims": _expand_dims,
+    "dyn.nn.pad": _pad,
+}  # fmt: skip
+
+
+def lower_dyn(call: Call, values: ShapeValues) -> Expr:
+    """The lets and the static operator for a dyn.* call (types inferred)."""
+    if not isinstance(call.op, Op):
+        raise CompileError("no operator")
+    sizes = Sizes(call, values)
+    body = LOWERINGS[call.op.name](sizes)
+    return sizes.finish(body)

@@ -1,0 +1,189 @@
+"""The elements of small integer tensors as scalar expressions: shape arithmetic without kernels.
+
+`shape_of(x)` has the elements `vm.dim_of(x, 0)`, `vm.dim_of(x, 1)`...; an operator that moves elements, or
+works element by element on such tensors, has elements that follow from its operands'. Where only
+elements are asked for, the tensors themselves are dead, and emit makes integer instructions of the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nimblevm.compiler.op_class import SCALAR_OPS, is_int
+from nimblevm.compiler.rewrite import op_call, type_of, typed
+from nimblevm.errors import NimbleError
+from nimblevm.relay.ir import Call, Constant, Expr, Tuple
+from nimblevm.relay.op.registry import Op, get
+from nimblevm.relay.types import TensorType, scalar_type
+
+Elements = tuple[Expr, ...]
+Array = npt.NDArray[Any]
+
+MAX_ELEMENTS = 32
+"""Longer vectors are no shapes."""
+
+# Operators whose result's elements are elements of the first operand; further operands must be constants.
+MOVES = frozenset(
+    (
+        "reshape", "expand_dims", "squeeze", "copy", "concatenate", "stack", "take", "strided_slice", "transpose",
+        "reverse", "repeat", "tile", "broadcast_to", "gather",
+    )
+)  # fmt: skip
+REDUCTIONS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
+INT = scalar_type("int64")
+
+
+def number(value: int, dtype: str = "int64") -> Constant:
+    """A scalar constant."""
+    return Constant(np.asarray(value, dtype))
+
+
+def scalar(name: str, *args: Expr, **attrs: object) -> Expr:
+    """A scalar operator on integers, evaluated if the operands are constants."""
+    op = get(name)
+    made = op.attrs(**attrs) if op.attrs is not None else None
+    return scalar_call(op, args, made)
+
+
+def scalar_call(op: Op, args: tuple[Expr, ...], attrs: Any) -> Expr:
+    """As `scalar`, with the attributes made."""
+    first = type_of(args[1 if op.name == "where" else 0])
+    dtype = first.dtype if isinstance(first, TensorType) else "int64"
+    if op.name == "cast":
+        dtype = attrs.dtype
+        if first is scalar_type(dtype):
+            return args[0]
+    elif op.name in _BOOL:
+        dtype = "bool"
+    constants = [a.data for a in args if isinstance(a, Constant)]
+    if len(constants) == len(args):
+        try:
+            return Constant(np.asarray(op.reference(tuple(constants), attrs, scalar_type(dtype))))
+        except NimbleError:
+            pass  # the error belongs to the run
+    return typed(Call(op, args, attrs), scalar_type(dtype))
+
+
+_BOOL = frozenset(
+    ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_not")
+)
+
+
+def static_shape(expr: Expr) -> tuple[int, ...] | None:
+    """The shape of an integer tensor of few elements; None for other values."""
+    type_ = expr.checked_type
+    if not isinstance(type_, TensorType) or not is_int(scalar_type(type_.dtype)):
+        return None
+    sizes = tuple(d for d in type_.shape if isinstance(d, int))
+    if len(sizes) != len(type_.shape) or np.prod(sizes, dtype=np.int64) > MAX_ELEMENTS:
+        return None
+    return sizes
+
+
+class ShapeValues:
+    """What is known of the tensors of one function. `known` may be told more (variables of lets)."""
+
+    def __init__(self) -> None:
+        self.known: dict[Expr, Elements] = {}
+
+    def of(self, expr: Expr) -> Elements | None:
+        """The elements in row-major order, each of the tensor's dtype; None if nothing is known."""
+        found = self.known.get(expr)
+        if found is not None:
+            return found
+        shape = static_shape(expr)
+        if shape is None:
+            return None
+        if isinstance(expr, Constant):
+            return tuple([Constant(np.asarray(v)) for v in expr.data.reshape(-1)])
+        return (expr,) if shape == () else None
+
+    def elements(self, expr: Expr) -> Elements:
+        """The elements as int64; those of a tensor that the program computes are read from it."""
+        found = self.of(expr)
+        if found is None:
+            count = int(np.prod(static_shape(expr) or (), dtype=np.int64))
+            return tuple([op_call("vm.read_int", (expr,), INT, index=i) for i in range(count)])
+        return tuple([scalar("cast", e, dtype="int64") for e in found])
+
+    def derive(self, call: Call) -> Elements | None:
+        """The elements of an operator's result, from what is known of its operands."""
+        shape = static_shape(call)
+        if shape is None or not isinstance(call.op, Op):
+            return None
+        name = call.op.name
+        if name == "shape_of":
+            return self._sizes(call)
+        if name in MOVES:
+            return self._moved(call, call.op, shape)
+        if name in SCALAR_OPS:
+            return self._elementwise(call, call.op, shape)
+        if name in REDUCTIONS and shape == ():
+            return self._reduced(call, REDUCTIONS[name])
+        return None
+
+    def _sizes(self, call: Call) -> Elements:
+        (data,) = call.args
+        source = type_of(data)
+        shape = source.shape if isinstance(source, TensorType) else ()
+        return tuple(
+            [
+                scalar("cast", dim_of(data, axis), dtype=call.attrs.dtype)
+                for axis in range(len(shape))
+            ]
+        )
+
+    def _moved(self, call: Call, op: Op, shape: tuple[int, ...]) -> Elements | None:
+        """Ask the operator's reference where each element comes from."""
+        pool: list[Expr] = []
+        first = call.args[0]
+        parts = first.fields if isinstance(first, Tuple) else (first,)
+        arrays: list[Array] = []
+        for part in parts:
+            found, size = self.of(part), static_shape(part)
+            if found is None or size is None:
+                return None
+            arrays.append(np.arange(len(pool), len(pool) + len(found)).reshape(size))
+            pool.extend(found)
+        rest = [a.data for a in call.args[1:] if isinstance(a, Constant)]
+        if len(rest) != len(call.args) - 1:
+            return None
+        data: Any = tuple(arrays) if isinstance(first, Tuple) else arrays[0]
+        try:
+            places = op.reference((data, *rest), call.attrs, call.checked_type)
+        except NimbleError:
+            return None
+        return tuple([pool[int(p)] for p in np.asarray(places).reshape(-1)])
+
+    def _elementwise(self, call: Call, op: Op, shape: tuple[int, ...]) -> Elements | None:
+        columns: list[list[Expr]] = []
+        for arg in call.args:
+            found, size = self.of(arg), static_shape(arg)
+            if found is None or size is None:
+                return None
+            places = np.broadcast_to(np.arange(len(found)).reshape(size), shape).reshape(-1)
+            columns.append([found[int(p)] for p in places])
+        if shape == () and all(e is a for (e,), a in zip(columns, call.args, strict=True)):
+            return None  # a scalar operator already
+        return tuple([scalar_call(op, args, call.attrs) for args in zip(*columns, strict=True)])
+
+    def _reduced(self, call: Call, combine: str) -> Elements | None:
+        found = self.of(call.args[0])
+        if not found:
+            return None
+        total = found[0]
+        for element in found[1:]:
+            total = scalar(combine, total, element)
+        return (total,)
+
+
+def dim_of(data: Expr, axis: int) -> Expr:
+    """The size of an axis of a tensor as int64."""
+    type_ = type_of(data)
+    size = type_.shape[axis] if isinstance(type_, TensorType) else None
+    if isinstance(size, int):
+        return number(size)
+    return op_call("vm.dim_of", (data,), INT, axis=axis)

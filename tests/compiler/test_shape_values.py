@@ -1,0 +1,165 @@
+"""Shapes that the program computes: integer instructions instead of kernels, and dyn operators on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nimblevm as nvm
+from nimblevm import relay
+from nimblevm.errors import NimbleError, RelayTypeError, ShapeMismatch
+from nimblevm.relay.interpreter import evaluate
+from nimblevm.relay.op import get
+from nimblevm.relay.op.dyn import DynReshapeAttrs
+from tests.relay.op.cases_dyn import EDGES
+
+RNG = np.random.default_rng(3)
+
+
+def floats(*shape: int) -> np.ndarray:
+    return RNG.normal(size=shape).astype("float32")
+
+
+def text(body: str, params: str = "%x: Tensor[(?n, ?m), float32]") -> relay.IRModule:
+    return relay.parse(f'#[version = "0.0.5"]\ndef @main({params}) {{ {body} }}')
+
+
+def run(mod: relay.IRModule, *args: Any, native: bool = False) -> Any:
+    """The result, equal on both paths."""
+    expected = evaluate(mod, args)
+    with nvm.compile(mod, native=native, verify=True) as exe, nvm.VirtualMachine(exe) as vm:
+        found = vm.run(*args)
+        got = found.numpy()
+    np.testing.assert_array_equal(got, expected)
+    return got
+
+
+def kernels(mod: relay.IRModule) -> int:
+    with nvm.compile(mod, native=False) as exe:
+        return exe.disassemble().count("CallKernel")
+
+
+SCALARS = {
+    "take": "take(shape_of(%x), 0, axis=0)",
+    "product": "take(shape_of(%x), 0) * take(shape_of(%x), 1)",
+    "of elements": "prod(shape_of(%x))",
+    "of a slice": "take(strided_slice(shape_of(%x), begin=[1], end=[2]) * 2, 0)",
+    "joined": "sum(concatenate((shape_of(%x), reshape(take(shape_of(%x), 1) + 3, newshape=[1])), axis=0))",
+    "stacked": "max(stack((take(shape_of(%x), 0), 7), axis=0))",
+    "chosen": "if (take(shape_of(%x), 0) < 3) { take(shape_of(%x), 1) } else { 0 }",
+}
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_arithmetic_on_shapes_runs_no_kernel(name: str) -> None:
+    mod = text(SCALARS[name])
+    assert kernels(mod) == 0
+    run(mod, floats(2, 5))
+    run(mod, floats(4, 0))
+
+
+DYNAMIC = {
+    "zeros": ('dyn.zeros(concatenate((shape_of(%x), shape_of(%x)), axis=0), dtype="float32")', 1),
+    "full": ("dyn.full(2f, stack((take(shape_of(%x), 1), 3), axis=0))", 1),
+    "reshape": ("dyn.reshape(%x, stack((take(shape_of(%x), 1), -1), axis=0))", 0),
+    "broadcast": ("dyn.broadcast_to(%x, concatenate((shape_of(%x) * 0 + 2, shape_of(%x)), axis=0))", 1),
+    "slice": ("dyn.strided_slice(%x, shape_of(%x) - 1, shape_of(%x) * 0 - 9, shape_of(%x) * 0 - 1)", 1),
+    "tile": ("dyn.tile(%x, shape_of(%x))", 1),
+    "of a dim": (
+        "let %a = take(shape_of(%x), 0); let %y = dyn.reshape(%x, stack((%a * 1, -1), axis=0)); "
+        "add(%y, dyn.ones(shape_of(%y), dtype=\"float32\"))",
+        1,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DYNAMIC)
+def test_sizes_from_shapes(name: str) -> None:
+    body, count = DYNAMIC[name]
+    mod = text(body)
+    assert kernels(mod) == count
+    run(mod, floats(3, 4))
+    run(mod, floats(1, 1))
+
+
+def test_sizes_from_data_are_read() -> None:
+    mod = text(
+        "dyn.reshape(%x, add(%s, 1i64))", "%x: Tensor[(?n, ?m), float32], %s: Tensor[(2), int64]"
+    )
+    x = floats(3, 4)
+    assert run(mod, x, np.asarray([5, 1], "int64")).shape == (6, 2)
+    with nvm.compile(mod, native=False) as exe, nvm.VirtualMachine(exe) as vm:
+        with pytest.raises(ShapeMismatch):
+            vm.run(x, np.asarray([4, 1], "int64"))
+        assert vm.run(x, np.asarray([3, 2], "int64")).shape == (4, 3)
+
+
+def test_in_branches_and_functions() -> None:
+    mod = relay.parse(
+        """#[version = "0.0.5"]
+        def @grow(%x: Tensor[(?n), float32], %k: int32) -> Tensor[(?), float32] {
+          if (%k < 1) { %x } else {
+            let %more = dyn.zeros(reshape(%k, newshape=[1]), dtype="float32");
+            @grow(concatenate((%x, %more), axis=0), %k - 1) }
+        }
+        def @main(%x: Tensor[(?n), float32], %k: int32) { @grow(%x, %k) }"""
+    )
+    assert run(mod, floats(2), np.asarray(3, "int32")).shape == (8,)
+
+
+@pytest.mark.parametrize(("dims", "newshape"), EDGES)
+def test_reshape_gives_or_refuses_as_the_reference(
+    dims: tuple[int, ...], newshape: tuple[int, ...]
+) -> None:
+    sizes = ", ".join(f"?d{axis}" for axis in range(len(dims)))
+    mod = text(
+        "dyn.reshape(%x, %s)", f"%x: Tensor[({sizes}), int8], %s: Tensor[({len(newshape)}), int64]"
+    )
+    inputs = (np.zeros(dims, "int8"), np.asarray(newshape, "int64").reshape(-1))
+    try:
+        expected = get("dyn.reshape").reference(inputs, DynReshapeAttrs(), None)
+    except NimbleError:
+        expected = None
+    with nvm.compile(mod, native=False) as exe, nvm.VirtualMachine(exe) as vm:
+        if expected is None:
+            with pytest.raises(ShapeMismatch):
+                vm.run(*inputs)
+        else:
+            assert vm.run(*inputs).shape == expected.shape
+
+
+BAD = {
+    "squeeze of another size": ("dyn.squeeze(%x, %s)", ([0], [5])),
+    "squeeze twice": ("dyn.squeeze(%y, %t)", ([0, 0], [0, -3])),
+    "negative size": ('dyn.zeros(%s, dtype="int8")', ([-1],)),
+    "stride of 0": ("dyn.strided_slice(%x, %s - %s, %s, %s - %s)", ([1],)),
+    "negative pad": ("dyn.nn.pad(%x, reshape(%t, newshape=[1, 2]), 0f)", ([-1, 0], [0, -1])),
+    "reflected too far": (
+        'dyn.nn.pad(%x, reshape(%t, newshape=[1, 2]), 0f, pad_mode="reflect")', ([0, 3], [3, 0]),
+    ),
+    "stretched": ("dyn.broadcast_to(%x, %s)", ([2],)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_values_that_do_not_fit(name: str) -> None:
+    body, values = BAD[name]
+    mod = text(
+        body,
+        "%x: Tensor[(?n), float32], %y: Tensor[(1, 1, ?m), float32], %s: Tensor[(1), int64], %t: Tensor[(2), int64]",
+    )
+    with nvm.compile(mod, native=False) as exe, nvm.VirtualMachine(exe) as vm:
+        for value in values:
+            given = np.asarray(value, "int64")
+            args = [floats(3), floats(1, 1, 2), np.ones(1, "int64"), np.ones(2, "int64")]
+            args[1 + len(given)] = given
+            for call in (lambda a: evaluate(mod, a), lambda a: vm.run(*a)):
+                with pytest.raises(ShapeMismatch):
+                    call(args)
+
+
+def test_the_length_of_a_shape_must_be_known() -> None:
+    with pytest.raises(RelayTypeError, match=r"whose length is known.*rank of the result"):
+        text("dyn.reshape(%x, %s)", "%x: Tensor[(?n), float32], %s: Tensor[(?k), int64]")
