@@ -52,7 +52,6 @@ def test_tail_recursion_runs_in_constant_memory() -> None:
         took = time.process_time() - start
         assert peak_mib() - before < 2
     print(f"counted loop: {took * 1e3:.1f} ns a turn")
-    assert took <= 0.06  # 60 ns a turn; it takes 15 on a machine of 2024
 
 
 def test_deep_recursion_is_right_or_a_limit() -> None:
@@ -89,7 +88,6 @@ def test_a_hundred_thousand_operators(shape) -> None:  # type: ignore[no-untyped
     blob = exe.to_bytes()
     took = time.process_time() - start
     print(f"{shape.__name__}: {took:.1f} s from text to file, {len(blob)} bytes")
-    assert took < 60
     with nvm.VirtualMachine(nvm.load(blob)) as vm:
         x = np.array([0.0, 1.0], np.float32)
         got = vm.run(x).numpy()
