@@ -49,6 +49,17 @@ def _may_be_long(extent: Value) -> bool:
     return not (isinstance(extent, Const) and extent.value <= POLL_ELEMENTS)
 
 
+def _is_of_dims(extent: Value) -> bool:
+    """Whether a size is known before any loop."""
+    stack = [extent]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, LoopVar | Local | Load):
+            return False
+        stack.extend(parts(value))
+    return True
+
+
 class KernelText:
     """Writes one kernel. `loops` numbers metadata nodes across the module."""
 
@@ -190,6 +201,7 @@ class KernelText:
         mark = self._node(f'distinct !{{!SELF, !{{!"llvm.loop.mustprogress"}}{extra}}}')
         outermost = len(self.scopes) == 1
         in_chunks = outermost and not inner and _may_be_long(loop.extent)
+        mask = self._poll_mask(loop.body) if inner and outermost else ""
         first, last = self._open_chunk(extent) if in_chunks else ("0", extent)
         b.void(f"br label %{name}.pre")
         b.label(f"{name}.pre")
@@ -200,7 +212,7 @@ class KernelText:
         b.void(f"br i1 %{name}.go, label %{name}.body, label %{name}.exit")
         b.label(f"{name}.body")
         if inner and outermost:
-            self._poll_now_and_then(f"%{name}.i", loop.body)
+            self._poll_now_and_then(f"%{name}.i", mask)
         self._scoped(loop.body, {loop.var: f"%{name}.i"})
         b.void(f"br label %{name}.latch")
         b.label(f"{name}.latch")
@@ -240,13 +252,22 @@ class KernelText:
         b.void(f"br label %{name}")
         b.label(f"{name}.done")
 
-    def _poll_now_and_then(self, turn: str, body: Sequence[Statement]) -> None:
+    def _poll_mask(self, body: Sequence[Statement]) -> str:
+        """Turns of a loop with this body between two polls, minus 1; none where a loop inside is long."""
+        loops = [s for s in all_statements(body) if isinstance(s, For)]
+        deep = any(isinstance(t, For) for s in loops for t in all_statements(s.body))
+        mask = str(POLL_TURNS_DEEP - 1 if deep else POLL_TURNS - 1)
+        sizes = {s.extent for s in loops if _may_be_long(s.extent) and _is_of_dims(s.extent)}
+        b = self.lines
+        for extent in sorted(sizes, key=[s.extent for s in loops].index):
+            long = b.do(f"icmp sgt i64 {self._value(extent)}, {POLL_ELEMENTS}")
+            mask = b.do(f"select i1 {long}, i64 0, i64 {mask}")
+        return mask
+
+    def _poll_now_and_then(self, turn: str, mask: str) -> None:
         """Ask whether to go on: the turns of an outermost loop that holds loops may take long."""
-        deep = any(isinstance(s, For) and any(isinstance(t, For) for t in all_statements(s.body))
-                   for s in all_statements(body))  # fmt: skip
         b = self.lines
         name = b.name("turn")
-        mask = POLL_TURNS_DEEP - 1 if deep else POLL_TURNS - 1
         low = b.do(f"and i64 {turn}, {mask}")
         due = b.do(f"icmp eq i64 {low}, {mask}")
         b.void(f"br i1 {due}, label %{name}.ask, label %{name}.ok, !prof !1")
