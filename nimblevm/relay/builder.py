@@ -19,8 +19,9 @@ from typing import Any as AnyValue
 import numpy as np
 
 from nimblevm.relay import ir, op
+from nimblevm.relay.builder_sizes import dims_of, given, ints_of, is_computed, vector
 from nimblevm.relay.call import Operand, TupleWrapper, as_expr, call_op, fields_of, pair
-from nimblevm.relay.dims import Dim, DimExpr, DimVar
+from nimblevm.relay.dims import Dim, DimVar
 from nimblevm.relay.types import TensorType, Type
 from nimblevm.relay.visitor import rewrite
 
@@ -285,17 +286,16 @@ def where(condition: Operand, x: Operand, y: Operand) -> ir.Call:
 # --- making tensors -----------------------------------------------------------------------------------
 
 
-def _static_shape(function: str, shape: AnyValue) -> tuple[Dim, ...]:
-    if isinstance(shape, ir.Expr):
-        raise TypeError(
-            f"{function}: the shape must be ints or dims; a computed shape is not supported yet"
-        )
-    return (shape,) if isinstance(shape, int | DimExpr) else tuple(shape)
+def _init(name: str, args: tuple[Operand, ...], shape: AnyValue, dtype: str) -> ir.Call:
+    if is_computed(shape):
+        attrs: AnyValue = op.dyn.DynInitAttrs(dtype)
+        return call_op(f"dyn.{name}", *args, vector(shape), attrs=attrs)
+    return call_op(name, *args, attrs=op.full.InitOpAttrs(dims_of(shape), dtype))
 
 
 def zeros(shape: AnyValue, dtype: str) -> ir.Call:
-    """A tensor of zeros."""
-    return call_op("zeros", attrs=op.full.InitOpAttrs(_static_shape("zeros", shape), dtype))
+    """A tensor of zeros; the shape may be an expression."""
+    return _init("zeros", (), shape, dtype)
 
 
 def zeros_like(data: Operand) -> ir.Call:
@@ -304,8 +304,8 @@ def zeros_like(data: Operand) -> ir.Call:
 
 
 def ones(shape: AnyValue, dtype: str) -> ir.Call:
-    """A tensor of ones."""
-    return call_op("ones", attrs=op.full.InitOpAttrs(_static_shape("ones", shape), dtype))
+    """A tensor of ones; the shape may be an expression."""
+    return _init("ones", (), shape, dtype)
 
 
 def ones_like(data: Operand) -> ir.Call:
@@ -314,10 +314,8 @@ def ones_like(data: Operand) -> ir.Call:
 
 
 def full(fill_value: Operand, shape: AnyValue = (), dtype: str = "") -> ir.Call:
-    """A tensor of one value."""
-    return call_op(
-        "full", fill_value, attrs=op.full.InitOpAttrs(_static_shape("full", shape), dtype)
-    )
+    """A tensor of one value; the shape may be an expression."""
+    return _init("full", (fill_value,), shape, dtype)
 
 
 def arange(
@@ -372,11 +370,11 @@ def take(
 
 
 def reshape(data: Operand, newshape: AnyValue, allowzero: bool = False) -> ir.Call:
-    """data in another shape; see op/reshape.py for 0, -1, -2, -3 and -4."""
-    shape = _static_shape("reshape", newshape)
-    sizes = tuple(size for size in shape if isinstance(size, int))
-    if len(sizes) != len(shape):
-        raise TypeError(f"reshape: newshape must hold ints, got {newshape}")
+    """data in another shape; see op/reshape.py for 0, -1, -2, -3 and -4. newshape may be an expression."""
+    if is_computed(newshape):
+        attrs = op.dyn.DynReshapeAttrs(allowzero)
+        return call_op("dyn.reshape", data, vector(newshape), attrs=attrs)
+    sizes = ints_of("reshape", newshape)
     return call_op("reshape", data, attrs=op.reshape.ReshapeAttrs(sizes, allowzero))
 
 
@@ -387,34 +385,63 @@ def transpose(data: Operand, axes: Sequence[int] | None = None) -> ir.Call:
     )
 
 
-def expand_dims(data: Operand, axis: int, num_newaxis: int = 1) -> ir.Call:
-    """Axes of size 1 inserted."""
-    return call_op("expand_dims", data, attrs=op.expand_dims.ExpandDimsAttrs(axis, num_newaxis))
+def expand_dims(data: Operand, axis: AnyValue, num_newaxis: int = 1) -> ir.Call:
+    """Axes of size 1 inserted; the axis may be an expression."""
+    if is_computed(axis):
+        attrs = op.dyn.DynExpandDimsAttrs(num_newaxis)
+        return call_op("dyn.expand_dims", data, axis, attrs=attrs)
+    place = given(axis)
+    return call_op("expand_dims", data, attrs=op.expand_dims.ExpandDimsAttrs(place, num_newaxis))
 
 
-def squeeze(data: Operand, axis: int | Sequence[int] | None = None) -> ir.Call:
-    """Axes of size 1 removed."""
-    return call_op("squeeze", data, attrs=op.squeeze.SqueezeAttrs(_axes(axis)))
+def squeeze(data: Operand, axis: AnyValue = None) -> ir.Call:
+    """Axes of size 1 removed; the axes may be an expression."""
+    if is_computed(axis):
+        return call_op("dyn.squeeze", data, vector(axis))
+    named = None if axis is None else ints_of("squeeze", axis)
+    return call_op("squeeze", data, attrs=op.squeeze.SqueezeAttrs(named))
 
 
 def broadcast_to(data: Operand, shape: AnyValue) -> ir.Call:
-    """data stretched to a shape."""
-    attrs = op.broadcast_to.BroadcastToAttrs(_static_shape("broadcast_to", shape))
-    return call_op("broadcast_to", data, attrs=attrs)
+    """data stretched to a shape, which may be an expression."""
+    if is_computed(shape):
+        return call_op("dyn.broadcast_to", data, vector(shape))
+    return call_op("broadcast_to", data, attrs=op.broadcast_to.BroadcastToAttrs(dims_of(shape)))
 
 
 def strided_slice(
     data: Operand,
-    begin: Sequence[int],
-    end: Sequence[int],
-    strides: Sequence[int] | None = None,
+    begin: AnyValue,
+    end: AnyValue,
+    strides: AnyValue | None = None,
     axes: Sequence[int] | None = None,
     slice_mode: str = "end",
 ) -> ir.Call:
-    """A part of data, as Python's slices."""
-    steps, named = _axes(strides), _axes(axes)
-    attrs = op.strided_slice.StridedSliceAttrs(tuple(begin), tuple(end), steps, slice_mode, named)
+    """A part of data, as Python's slices. begin, end and strides may be expressions, then of the first axes."""
+    if is_computed(begin) or is_computed(end) or is_computed(strides):
+        return _computed_slice(data, begin, end, strides, axes, slice_mode)
+    steps = None if strides is None else ints_of("strided_slice", strides)
+    first, last = ints_of("strided_slice", begin), ints_of("strided_slice", end)
+    attrs = op.strided_slice.StridedSliceAttrs(first, last, steps, slice_mode, _axes(axes))
     return call_op("strided_slice", data, attrs=attrs)
+
+
+def _computed_slice(
+    data: Operand,
+    begin: AnyValue,
+    end: AnyValue,
+    strides: AnyValue | None,
+    axes: Sequence[int] | None,
+    slice_mode: str,
+) -> ir.Call:
+    if axes is not None:
+        raise TypeError("strided_slice: axes can't be given beside computed bounds")
+    first, last = vector(begin), vector(end)
+    if strides is None:
+        # One for each bound, whose number only the type knows.
+        strides = call_op("ones_like", last if isinstance(first, ir.Constant) else first)
+    attrs = op.dyn.DynSliceAttrs(slice_mode)
+    return call_op("dyn.strided_slice", data, first, last, vector(strides), attrs=attrs)
 
 
 # --- reductions -----------------------------------------------------------------------------------------

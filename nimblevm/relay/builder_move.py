@@ -8,17 +8,15 @@ from typing import Any as AnyValue
 import numpy as np
 
 from nimblevm.relay import ir, op
+from nimblevm.relay.builder_sizes import dims_of, given, is_computed, operand, vector
 from nimblevm.relay.call import Operand, TupleWrapper, as_expr, call_op, constant, fields_of, pair
-from nimblevm.relay.dims import Dim, DimExpr
 
 
-def _dims(sizes: AnyValue) -> tuple[Dim, ...]:
-    return (sizes,) if isinstance(sizes, int | DimExpr) else tuple(sizes)
-
-
-def tile(data: Operand, reps: int | Sequence[Dim]) -> ir.Call:
-    """data repeated as a whole along each axis."""
-    return call_op("tile", data, attrs=op.tile.TileAttrs(_dims(reps)))
+def tile(data: Operand, reps: AnyValue) -> ir.Call:
+    """data repeated as a whole along each axis; reps may be an expression."""
+    if is_computed(reps):
+        return call_op("dyn.tile", data, vector(reps))
+    return call_op("tile", data, attrs=op.tile.TileAttrs(dims_of(reps)))
 
 
 def repeat(data: Operand, repeats: int, axis: int) -> ir.Call:
@@ -66,11 +64,15 @@ def sequence_mask(
 
 
 def one_hot(
-    indices: Operand, on_value: Operand, off_value: Operand, depth: Dim, axis: int, dtype: str
+    indices: Operand, on_value: Operand, off_value: Operand, depth: AnyValue, axis: int, dtype: str
 ) -> ir.Call:
-    """A row of off_value with one on_value for each index; numbers take `dtype`."""
-    values = (v if isinstance(v, ir.Expr) else constant(v, dtype) for v in (on_value, off_value))
-    return call_op("one_hot", indices, *values, attrs=op.one_hot.OneHotAttrs(depth, axis, dtype))
+    """A row of off_value with one on_value for each index; numbers take `dtype`. depth may be an expression."""
+    on, off = (v if isinstance(v, ir.Expr) else constant(v, dtype) for v in (on_value, off_value))
+    if is_computed(depth):
+        attrs = op.dyn.DynOneHotAttrs(axis, dtype)
+        return call_op("dyn.one_hot", indices, on, off, depth, attrs=attrs)
+    (size,) = dims_of(depth)
+    return call_op("one_hot", indices, on, off, attrs=op.one_hot.OneHotAttrs(size, axis, dtype))
 
 
 def gather(data: Operand, axis: int, indices: Operand) -> ir.Call:
@@ -159,9 +161,9 @@ def collapse_sum_like(data: Operand, collapse_type: Operand) -> ir.Call:
     return call_op("collapse_sum_like", data, collapse_type)
 
 
-def collapse_sum_to(data: Operand, shape: Dim | Sequence[Dim]) -> ir.Call:
+def collapse_sum_to(data: Operand, shape: AnyValue) -> ir.Call:
     """The sum that undoes a broadcast from a shape."""
-    return call_op("collapse_sum_to", data, attrs=op.like.CollapseSumToAttrs(_dims(shape)))
+    return call_op("collapse_sum_to", data, attrs=op.like.CollapseSumToAttrs(dims_of(shape)))
 
 
 def unravel_index(indices: Operand, shape: Operand) -> ir.Call:
@@ -171,12 +173,15 @@ def unravel_index(indices: Operand, shape: Operand) -> ir.Call:
 
 def pad(
     data: Operand,
-    pad_width: Sequence[Sequence[Dim]],
+    pad_width: AnyValue,
     pad_value: Operand = 0,
     pad_mode: str = "constant",
 ) -> ir.Call:
-    """Elements around a tensor: relay.nn.pad."""
-    width = tuple((before, after) for before, after in pad_width)
+    """Elements around a tensor: relay.nn.pad. pad_width may be an expression."""
+    if is_computed(pad_width):
+        attrs = op.dyn.DynPadAttrs(pad_mode)
+        return call_op("dyn.nn.pad", data, operand(pad_width), as_expr(pad_value), attrs=attrs)
+    width = given(pad_width)
     return call_op("nn.pad", data, as_expr(pad_value), attrs=op.pad.PadAttrs(width, pad_mode))
 
 

@@ -1,0 +1,66 @@
+"""Sizes that a program's author gives: numbers and dims, or expressions, which make a dyn operator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nimblevm.relay import ir, op
+from nimblevm.relay.call import as_expr, call_op
+from nimblevm.relay.dims import Dim, DimExpr
+
+
+def is_computed(value: Any) -> bool:
+    """Whether sizes are computed by the program: an expression that is no constant, or a list with one in it."""
+    if isinstance(value, ir.Expr):
+        return not isinstance(value, ir.Constant)
+    return isinstance(value, Sequence) and any(is_computed(part) for part in value)
+
+
+def given(value: Any) -> Any:
+    """Sizes that are no expression: an int, a dim, or nested tuples of such."""
+    if isinstance(value, ir.Constant):
+        value = value.data.tolist()
+    if isinstance(value, int | DimExpr) or value is None:
+        return value
+    return tuple(given(part) for part in value)
+
+
+def dims_of(value: Any) -> tuple[Dim, ...]:
+    """Sizes that are no expression, as a tuple of ints and dims."""
+    found = given(value)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def ints_of(function: str, value: Any) -> tuple[int, ...]:
+    """Sizes that are numbers; TypeError for dims."""
+    sizes = dims_of(value)
+    numbers = tuple(size for size in sizes if isinstance(size, int))
+    if len(numbers) != len(sizes):
+        raise TypeError(f"{function}: expected ints or an expression, got {value}")
+    return numbers
+
+
+def operand(value: Any) -> ir.Expr:
+    """Computed sizes as one tensor: a list of scalars is joined to an int64 vector, numbers become a constant."""
+    if isinstance(value, ir.Expr):
+        return value
+    if not is_computed(value):
+        return ir.Constant(np.asarray(given(value), "int64"))
+    parts = tuple(_scalar(part) for part in value)
+    return call_op("stack", ir.Tuple(parts), attrs=op.stack.StackAttrs(0))
+
+
+def vector(value: Any) -> ir.Expr:
+    """As `operand`; one size is a vector of length 1."""
+    return operand((value,) if isinstance(value, int) else value)
+
+
+def _scalar(part: Any) -> ir.Expr:
+    if isinstance(part, ir.Expr) and not isinstance(part, ir.Constant):
+        return call_op("cast", part, attrs=op.cast.CastAttrs("int64"))
+    if isinstance(part, Sequence):
+        return operand(part)
+    return as_expr(np.asarray(given(part), "int64"))
