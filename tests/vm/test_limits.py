@@ -100,7 +100,7 @@ LIMITS: dict[str, tuple[nvm.Limits, str, tuple[Any, ...], type[LimitExceeded], s
 def test_limit(exe: nvm.Executable, name: str) -> None:
     limits, function, args, error, words = LIMITS[name]
     with nvm.VirtualMachine(exe, limits=limits) as vm:
-        for _ in range(3):  # not used up by the run before
+        for _ in range(2):  # not used up by the run before
             with pytest.raises(error) as caught:
                 vm.invoke(function, *args)
             works(vm)
