@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any as AnyValue
+
 from nimblevm.relay import ir, op
 from nimblevm.relay.builder import Axes, add, exp, log, max, mean, sqrt, squeeze, subtract, sum
-from nimblevm.relay.call import Operand, TupleWrapper, as_expr, call_op, pair
+from nimblevm.relay.call import Operand, TupleWrapper, as_expr, call_op, fields_of, pair
 
 
 def log2(data: Operand) -> ir.Call:
@@ -233,9 +235,14 @@ def cumprod(
     return _scan("cumprod", data, axis, dtype, exclusive)
 
 
+def einsum(data: AnyValue, equation: str) -> ir.Call:
+    """Sums of products by Einstein's convention; data is a tuple expression or a sequence of expressions."""
+    return call_op("einsum", fields_of(data), attrs=op.einsum.EinsumAttrs(equation))
+
+
 __all__ = [
     "acos", "acosh", "asin", "asinh", "atan", "atanh", "bitwise_and", "bitwise_not", "bitwise_or",
-    "bitwise_xor", "cast_like", "cos", "cosh", "cumprod", "cumsum", "erf", "isfinite", "isinf", "isnan",
-    "left_shift", "log10", "log2", "logsumexp", "mean_std", "mean_variance", "ndarray_size", "right_shift",
-    "sin", "sinh", "std", "tan", "trunc", "variance",
+    "bitwise_xor", "cast_like", "cos", "cosh", "cumprod", "cumsum", "einsum", "erf", "isfinite",
+    "isinf", "isnan", "left_shift", "log10", "log2", "logsumexp", "mean_std", "mean_variance",
+    "ndarray_size", "right_shift", "sin", "sinh", "std", "tan", "trunc", "variance",
 ]  # fmt: skip

@@ -39,6 +39,7 @@ from nimblevm.relay.nn_pool import (
     global_max_pool2d,
     max_pool1d,
     max_pool2d,
+    upsampling,
 )
 
 
@@ -108,5 +109,5 @@ __all__ = [
     "dropout", "dropout_raw", "fast_softmax", "global_avg_pool1d", "global_avg_pool2d",
     "global_max_pool1d", "global_max_pool2d", "group_norm", "instance_norm", "l2_normalize",
     "layer_norm", "leaky_relu", "log_softmax", "matmul", "max_pool1d", "max_pool2d", "mirror_pad",
-    "pad", "prelu", "relu", "softmax",
+    "pad", "prelu", "relu", "softmax", "upsampling",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""relay.nn: pools, with TVM's argument order and defaults."""
+"""relay.nn: pools and upsampling, with TVM's argument order and defaults."""
 
 from __future__ import annotations
 
@@ -138,3 +138,16 @@ def global_max_pool2d(data: Operand, layout: str = "NCHW", out_layout: str = "")
 def global_avg_pool2d(data: Operand, layout: str = "NCHW", out_layout: str = "") -> ir.Call:
     """The mean of each channel."""
     return _adaptive("nn.global_avg_pool2d", data, layout, out_layout)
+
+
+def upsampling(
+    data: Operand,
+    scale_h: float = 1,
+    scale_w: float = 1,
+    layout: str = "NCHW",
+    method: str = "nearest_neighbor",
+    align_corners: bool = False,
+) -> ir.Call:
+    """An image with sizes times the scales."""
+    attrs = op.resize.UpSamplingAttrs(float(scale_h), float(scale_w), layout, method, align_corners)
+    return call_op("nn.upsampling", data, attrs=attrs)

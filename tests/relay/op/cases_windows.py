@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nimblevm.relay.op import adaptive_pool, conv, einsum, matmul, pool
+import numpy as np
+
+from nimblevm.relay.op import adaptive_pool, conv, einsum, matmul, pool, resize
 from tests.relay.op.draw import SIZES, Case, Source, array, flag, pick, shape
 
 
@@ -152,6 +154,41 @@ def _einsum(source: Source, dtype: str) -> Case:
     return Case((tuple(parts),), einsum.EinsumAttrs(equation))
 
 
+def _resize(source: Source, dtype: str, rank: int) -> Case:
+    letters = {1: "W", 2: "HW"}[rank]
+    layout = _layout(source, "NC" + letters, "N" + letters + "C")
+    found = {letter: pick(source, (1, 2, 3, 4, 7)) for letter in letters}
+    found.update(N=pick(source, (0, 1, 2)), C=pick(source, (0, 1, 2)))
+    mode = pick(source, resize.MODES)
+    start = [source.integer(-2, 4) / 8 for _ in letters]
+    roi = (*start, *(v + source.integer(0, 8) / 8 for v in start))
+    size = tuple(source.integer(1, 6) for _ in letters[: pick(source, (1, rank))])
+    method = pick(source, resize.METHODS)
+    # Sums that are almost a whole number would be cut to either side of it.
+    plain = np.dtype(dtype).kind == "f" or method == "nearest_neighbor"
+    names: dict[str, Any] = {
+        "size": size, "roi": roi if mode == "tf_crop_and_resize" else None, "layout": layout, "method": method,
+        "coordinate_transformation_mode": mode, "rounding_method": pick(source, resize.ROUNDINGS),
+        "cubic_alpha": pick(source, (-0.5, -0.75)), "cubic_exclude": source.integer(0, 1),
+        "extrapolation_value": pick(source, (0.0, 2.5)), "out_dtype": None if plain else "float32",
+    }  # fmt: skip
+    cls = resize.Resize1DAttrs if rank == 1 else resize.Resize2DAttrs
+    return Case((array(source, _shaped(layout, found), dtype, special=False),), cls(**names))
+
+
+def _upsampling(source: Source, dtype: str) -> Case:
+    layout = _layout(source, "NCHW", "NHWC")
+    found = {letter: pick(source, (1, 2, 3, 5)) for letter in "HW"}
+    found.update(N=pick(source, (0, 1, 2)), C=pick(source, (0, 1, 2)))
+    scale = tuple(pick(source, (0.5, 1.0, 2.0, 1.5, 3.0, 1.3)) for _ in range(2))
+    whole = np.dtype(dtype).kind != "f"
+    method = (
+        "nearest_neighbor" if whole else pick(source, ("nearest_neighbor", "bilinear", "bicubic"))
+    )
+    attrs = resize.UpSamplingAttrs(*scale, layout, method, flag(source))
+    return Case((array(source, _shaped(layout, found), dtype, special=False),), attrs)
+
+
 def _named(generator: Callable[..., Case], name: str) -> Callable[[Source, str], Case]:
     return lambda source, dtype: generator(source, dtype, name)
 
@@ -159,6 +196,9 @@ def _named(generator: Callable[..., Case], name: str) -> Callable[[Source, str],
 CASES: dict[str, Callable[[Source, str], Case]] = {
     "nn.matmul": _matmul,
     "einsum": _einsum,
+    "image.resize1d": lambda source, dtype: _resize(source, dtype, 1),
+    "image.resize2d": lambda source, dtype: _resize(source, dtype, 2),
+    "nn.upsampling": _upsampling,
     **{row.name: _named(_conv, row.name) for row in conv.TABLE},
     **{row.name: _named(_pool, row.name) for row in pool.TABLE},
     **{row.name: _named(_adaptive_pool, row.name) for row in adaptive_pool.TABLE},

@@ -1,0 +1,182 @@
+"""Sampled images: places along each axis, the elements around them, and their weights; see relay/op/resize.py."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nimblevm.kernels.compute.common import tensor_type
+from nimblevm.kernels.expr import Builder
+from nimblevm.kernels.loop_ir import Value
+from nimblevm.kernels.tensor_expr import (
+    Emitter,
+    Index,
+    Steps,
+    TensorExpr,
+    Tensors,
+    register_compute,
+    single,
+)
+from nimblevm.relay.dims import Dim
+from nimblevm.relay.op.resize import EPSILON, Sampling, cubic_weights, rounding_of, sampling
+from nimblevm.relay.op.windows import arranged
+
+Tap = tuple[Value, Value | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """A value with operators, so that a formula can be written once for arrays and for kernels."""
+
+    b: Builder
+    value: Value
+
+    def __add__(self, other: _Number) -> _Number:
+        return _Number(self.b, self.b.add(self.value, other.value))
+
+    def __sub__(self, other: _Number) -> _Number:
+        return _Number(self.b, self.b.sub(self.value, other.value))
+
+    def __mul__(self, other: _Number) -> _Number:
+        return _Number(self.b, self.b.mul(self.value, other.value))
+
+    def __truediv__(self, other: _Number) -> _Number:
+        return _Number(self.b, self.b.binary("div", self.value, other.value))
+
+
+class _Axis:
+    """Sampling along one axis, in floats of `dtype`."""
+
+    def __init__(
+        self, em: Emitter, spec: Sampling, axis: int, sizes: tuple[Dim, Dim], dtype: str
+    ) -> None:
+        self.b, self.spec, self.axis, self.dtype = em.b, spec, axis, dtype
+        self.size, self.out = (em.dim(size) for size in sizes)
+
+    def const(self, value: float) -> _Number:
+        return _Number(self.b, self.b.const(value, self.dtype))
+
+    def float_of(self, value: Value) -> _Number:
+        return _Number(self.b, self.b.cast(value, self.dtype))
+
+    def place(self, index: Value) -> _Number:
+        """Where in data an element of the result lies."""
+        b = self.b
+        x, half = self.float_of(index), self.const(0.5)
+        size, out = self.float_of(self.size), self.float_of(self.out)
+        last = self.float_of(b.sub(self.size, b.i64(1)))
+        steps = self.float_of(b.binary("max", b.sub(self.out, b.i64(1)), b.i64(1)))
+        single_ = b.compare("le", self.out, b.i64(1))
+        match self.spec.mode:
+            case "align_corners":
+                return x * (last / steps)
+            case "asymmetric":
+                return x * (size / out)
+            case "tf_half_pixel_for_nn":
+                return (x + half) * (size / out)
+            case "tf_crop_and_resize":
+                start = self.const(self.spec.roi[self.axis])
+                end = self.const(self.spec.roi[self.axis + len(self.spec.letters)])
+                middle = half * (start + end) * last
+                found = x * ((end - start) * last / steps) + start * last
+                return _Number(b, b.select(single_, middle.value, found.value))
+            case "pytorch_half_pixel":
+                found = (x + half) * (size / out) - half
+                return _Number(b, b.select(single_, self.const(0).value, found.value))
+            case _:
+                return (x + half) * (size / out) - half
+
+    def _nearest(self, x: _Number) -> Value:
+        b = self.b
+        match rounding_of(self.spec):
+            case "round":
+                return b.unary("round", x.value)
+            case "round_prefer_floor":
+                return b.unary("ceil", (x - self.const(0.5)).value)
+            case "round_prefer_ceil":
+                return b.unary("floor", (x + self.const(0.5)).value)
+            case "ceil":
+                return b.unary("ceil", (x - self.const(EPSILON)).value)
+            case _:
+                return b.unary("floor", (x + self.const(EPSILON)).value)
+
+    def _inside(self, place: Value) -> Value:
+        b = self.b
+        low = b.binary("max", b.cast(place, "int64"), b.i64(0))
+        return b.binary("min", low, b.sub(self.size, b.i64(1)))
+
+    def taps(self, x: _Number) -> list[Tap]:
+        """(position, weight or None for 1) of the elements that make one of the result."""
+        b = self.b
+        if self.spec.method == "nearest_neighbor":
+            return [(self._inside(self._nearest(x)), None)]
+        one = self.const(1)
+        low = _Number(b, b.unary("floor", x.value))
+        t = x - low
+        if self.spec.method == "linear":
+            near, far = self._inside(low.value), self._inside((low + one).value)
+            return [(near, (one - t).value), (far, t.value)]
+        places = [low + self.const(k) for k in (-1, 0, 1, 2)]
+        alpha = self.const(self.spec.alpha)
+        weights = cubic_weights(t, alpha, self.const(2), self.const(3), one)
+        if self.spec.exclude:
+            weights = [self._kept(p, w) for p, w in zip(places, weights, strict=True)]
+            total = weights[0] + weights[1] + weights[2] + weights[3]
+            weights = [w / total for w in weights]
+        return [(self._inside(p.value), w.value) for p, w in zip(places, weights, strict=True)]
+
+    def _kept(self, place: _Number, weight: _Number) -> _Number:
+        outside = self.outside(place)
+        return _Number(self.b, self.b.select(outside, self.const(0).value, weight.value))
+
+    def outside(self, place: _Number) -> Value:
+        """Whether a place is not within data."""
+        b = self.b
+        last = self.float_of(b.sub(self.size, b.i64(1)))
+        low = b.compare("lt", place.value, self.const(0).value)
+        return b.binary("or", low, b.compare("gt", place.value, last.value))
+
+
+def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tensors:
+    b = em.b
+    data = single(args[0])
+    dtype = tensor_type(out).dtype
+    spec = sampling(attrs)
+    calc = "float64" if data.dtype == "float64" else "float32"
+    of_data = dict(zip(spec.layout, data.shape, strict=True))
+    of_out = dict(zip(spec.layout, out.shape, strict=True))
+    axes = [_Axis(em, spec, n, (of_data[c], of_out[c]), calc) for n, c in enumerate(spec.letters)]
+
+    def total(where: dict[str, Value], taps: Sequence[list[Tap]]) -> Generator[Any, Value, Value]:
+        """The weighted sum over the taps of the first axis of those over the others; axes are three at most."""
+        if not taps:
+            value = yield data, arranged(spec.layout, where)
+            return value if spec.method == "nearest_neighbor" else b.cast(value, calc)
+        letter = spec.letters[len(spec.letters) - len(taps)]
+        found: Value | None = None
+        for position, weight in taps[0]:
+            part = yield from total({**where, letter: position}, taps[1:])
+            part = part if weight is None else b.mul(part, weight)
+            found = part if found is None else b.add(found, part)
+        assert found is not None
+        return found
+
+    def at(index: Index) -> Steps:
+        yield from em.cheap(data)
+        where = dict(zip(spec.layout, index, strict=True))
+        places = [axis.place(where[c]) for axis, c in zip(axes, spec.letters, strict=True)]
+        taps = [axis.taps(x) for axis, x in zip(axes, places, strict=True)]
+        value = yield from total(where, taps)
+        if spec.mode == "tf_crop_and_resize":
+            fill = b.cast(b.const(spec.extrapolation, calc), value.dtype)
+            for axis, x in zip(axes, places, strict=True):
+                value = b.select(axis.outside(x), fill, value)
+        return b.cast(value, dtype)
+
+    # As loops that read it often should see it: every element takes tens of operations.
+    return TensorExpr(out.shape, dtype, at, data.cost + 32)
+
+
+for _name in ("image.resize1d", "image.resize2d", "nn.upsampling"):
+    register_compute(_name, _compute)

@@ -1,0 +1,54 @@
+"""relay.image: the functions of images, with TVM's argument order and defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nimblevm.relay import ir, op
+from nimblevm.relay.call import Operand, call_op
+from nimblevm.relay.nn_conv import Sizes, sizes
+
+
+def resize1d(
+    data: Operand,
+    size: Sizes,
+    roi: Sequence[float] | None = None,
+    layout: str = "NCW",
+    method: str = "linear",
+    coordinate_transformation_mode: str = "half_pixel",
+    rounding_method: str = "",
+    cubic_alpha: float = -0.5,
+    cubic_exclude: int = 0,
+    extrapolation_value: float = 0.0,
+    out_dtype: str | None = None,
+) -> ir.Call:
+    """data sampled at other places along one axis."""
+    attrs = op.resize.Resize1DAttrs(
+        sizes(size, 1) or (), None if roi is None else tuple(roi), layout, method, coordinate_transformation_mode,
+        rounding_method, cubic_alpha, cubic_exclude, extrapolation_value, out_dtype,
+    )  # fmt: skip
+    return call_op("image.resize1d", data, attrs=attrs)
+
+
+def resize2d(
+    data: Operand,
+    size: Sizes,
+    roi: Sequence[float] | None = None,
+    layout: str = "NCHW",
+    method: str = "linear",
+    coordinate_transformation_mode: str = "half_pixel",
+    rounding_method: str = "",
+    cubic_alpha: float = -0.5,
+    cubic_exclude: int = 0,
+    extrapolation_value: float = 0.0,
+    out_dtype: str | None = None,
+) -> ir.Call:
+    """data sampled at other places along two axes."""
+    attrs = op.resize.Resize2DAttrs(
+        sizes(size, 2) or (), None if roi is None else tuple(roi), layout, method, coordinate_transformation_mode,
+        rounding_method, cubic_alpha, cubic_exclude, extrapolation_value, out_dtype,
+    )  # fmt: skip
+    return call_op("image.resize2d", data, attrs=attrs)
+
+
+__all__ = ["resize1d", "resize2d"]
