@@ -102,6 +102,14 @@ def test_functions_are_a_mapping_that_prints() -> None:
     assert "@main" in repr(exe)
 
 
+def test_types_read_as_the_language_prints_them() -> None:
+    program = '#[version = "0.0.5"]\ndef @main(%x: Tensor[(?n), float32], %y: (bool,)) { (%x, %y) }'
+    mod = nvm.relay.parse(program)
+    info = nvm.compile(mod, native=False).functions["main"]
+    assert info.params[0].text == str(mod["main"].params[0].checked_type) == "Tensor[(?n), float32]"
+    assert info.params[1].text == "(bool,)"
+
+
 def test_dims_of_one_name_are_told_apart() -> None:
     x = nvm.relay.var("x", shape=(nvm.relay.DimVar("n"), 2))
     y = nvm.relay.var("y", nvm.relay.TupleType([nvm.relay.TensorType((nvm.relay.DimVar("n"), 3))]))

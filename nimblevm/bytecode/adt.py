@@ -38,7 +38,7 @@ class Constructor:
         return ADTValue(self, fields)
 
     def __repr__(self) -> str:
-        return self.name
+        return self.name or "tuple"
 
 
 class ADTValue:

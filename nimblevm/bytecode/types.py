@@ -86,8 +86,7 @@ def _tensor_text(tensor: TensorType, names: Sequence[str]) -> str:
             dims.append("?" if dim is None else str(dim))
     if not dims:
         return tensor.dtype
-    inner = ", ".join(dims) + ("," if len(dims) == 1 else "")
-    return f"Tensor[({inner}), {tensor.dtype}]"
+    return f"Tensor[({', '.join(dims)}), {tensor.dtype}]"
 
 
 def _pieces(item: Type, names: Sequence[str]) -> list[str | Type]:

@@ -121,6 +121,10 @@ class ArgumentList:
             if value.vm is not self._vm:
                 raise InvalidInput(f"{_place(where)}: the handle belongs to another VirtualMachine")
             return value
+        if isinstance(value, Constructor):
+            raise InvalidInputType(
+                f"{_place(where)}: got the constructor {value.name} itself; call it: {value.name}(...)"
+            )
         if value is None:
             raise InvalidInputType(f"{_place(where)}: expected a value, got None")
         return as_array(value, lambda: _place(where))

@@ -217,6 +217,12 @@ def test_limits_in_floats(exe: nvm.Executable) -> None:
         assert vm.run(X).shape == (3, 2)
 
 
+def test_uncalled_constructor_gets_a_hint(exe: nvm.Executable) -> None:
+    with nvm.VirtualMachine(exe) as vm, pytest.raises(nvm.InvalidInput, match=r"call it: Pair\("):
+        vm.invoke("pair", exe.constructor("Pair"))
+    assert repr(exe.constructors) == "(tuple, Pair)"
+
+
 def test_list_gets_a_hint(exe: nvm.Executable) -> None:
     with nvm.VirtualMachine(exe) as vm, pytest.raises(nvm.InvalidInput) as caught:
         vm.run([[1.0, 2.0]])
