@@ -41,10 +41,10 @@ def scope(exe: nvm.Executable, vm: nvm.VirtualMachine, other: nvm.VirtualMachine
     }
 
 
-def message(program: str, name: str, call: str, limits: str | None, native: bool) -> str:
+def message(program: str, name: str, call: str, limits: str | None, **options: Any) -> str:
     mod = nvm.relay.parse(program, source_name=name)
     given = nvm.Limits(**eval(f"dict({limits})", {}) if limits else {})
-    with nvm.compile(mod, native=native) as exe, nvm.VirtualMachine(exe) as other:
+    with nvm.compile(mod, **options) as exe, nvm.VirtualMachine(exe) as other:
         with nvm.VirtualMachine(exe, limits=given) as vm:
             with pytest.raises(NimbleError) as caught:
                 eval(call, scope(exe, vm, other))
@@ -67,3 +67,27 @@ def test_message(path: Path, request: pytest.FixtureRequest) -> None:
     else:
         assert text == found["message"]
     assert message(program, path.name, call, limits, native=False) == got
+
+
+PLACE = re.compile(r"\(in @[\w$]+ at ([\w.]+:\d+):\d+\)")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"passes_off": ("inline", "simplify", "fold_constant", "cse", "dead_code")},
+        {"unbox": False},
+        {"plan_memory": False},
+    ],
+)
+@pytest.mark.parametrize("path", CASES, ids=lambda p: p.stem)
+def test_kind_and_line_depend_on_no_option(path: Path, options: dict[str, Any]) -> None:
+    found = FORM.fullmatch(path.read_text())
+    assert found is not None
+    got = message(
+        found["program"], path.name, found["call"], found["limits"], native=False, **options
+    )
+    expected = found["message"].removeprefix("// ")
+    assert got.partition(":")[0] == expected.partition(":")[0]
+    assert PLACE.findall(got) == PLACE.findall(expected)
