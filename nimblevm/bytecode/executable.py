@@ -108,6 +108,7 @@ class Executable:
 
     @property
     def handle(self) -> Any:
+        """The nvm_program *, for users of _ffi. Raises Closed."""
         if self._program is None:
             raise Closed("the Executable is closed")
         return self._program
@@ -173,6 +174,7 @@ class Executable:
 
     @property
     def kernels(self) -> tuple[KernelInfo, ...]:
+        """The kernel table; says which have machine code here."""
         kind, native = ffi.new("int32_t *"), ffi.new("int32_t *")
         out: list[KernelInfo] = []
         for i in range(lib.nvm_program_kernel_count(self.handle)):
@@ -189,15 +191,18 @@ class Executable:
 
     @property
     def sections(self) -> tuple[SectionInfo, ...]:
+        """The sections of the file, sizes in bytes."""
         found = (self._section(i) for i in range(lib.nvm_program_section_count(self.handle)))
         return tuple(SectionInfo(SECTION_KINDS[k], len(data), t) for k, t, data in found)
 
     @property
     def producer(self) -> dict[str, str]:
+        """Who made the file: versions of nimblevm, llvmlite and linker, and the target."""
         return dict(program_record(self._header(), []).producer)
 
     @property
     def warning(self) -> str:
+        """Why machine code of the file is not used; "" if it is, or there is none."""
         return text(lib.nvm_program_warning(self.handle))
 
     # --- out again ---

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
 
 from nimblevm._ffi import check, ffi, lib
 from nimblevm.errors import DeviceError
@@ -60,7 +63,8 @@ class Backend:
     dlpack_type: int
 
 
-def backends() -> dict[str, Backend]:
+@cache
+def backends() -> Mapping[str, Backend]:
     """The backends built in by name, the CPU first."""
     info = ffi.new("nvm_backend_info *")
     found: dict[str, Backend] = {}
@@ -68,7 +72,7 @@ def backends() -> dict[str, Backend]:
         check(lib.nvm_backend_info_get(index, info))
         name = ffi.string(info.name).decode()
         found[name] = Backend(name, bool(info.host_accessible), int(info.dl_device_type))
-    return found
+    return MappingProxyType(found)
 
 
 def available() -> tuple[Device, ...]:
