@@ -55,7 +55,8 @@ class _Conv:
             self.inner = of_weight["I"]
         self.starts: list[Dim] = []
         lead = (self.of_data["N"], attrs.groups)
-        self.planes = Planes(em, (*lead, self.inner), self._windows(), self.sum_dtype)
+        found = self._windows()
+        self.planes = Planes(em, (*lead, self.inner), found, self.sum_dtype, row.transposed)
         self.sums = self.planes.results((*lead, self.outer), self.sum_dtype)
         self.factors = self._factors()
 

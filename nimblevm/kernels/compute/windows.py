@@ -56,11 +56,20 @@ def phases_of(window: Window) -> int:
 
 
 class Planes:
-    """The scratch tensor for windows along some axes; `lead` are the sizes of the axes before them."""
+    """The scratch tensor for windows along some axes; `lead` are the sizes of the axes before them.
+
+    `may_be_empty`: there may be no window along an axis; else the relation has demanded one.
+    """
 
     def __init__(
-        self, em: Emitter, lead: Sequence[Dim], found: Sequence[Window], dtype: str
+        self,
+        em: Emitter,
+        lead: Sequence[Dim],
+        found: Sequence[Window],
+        dtype: str,
+        may_be_empty: bool = False,
     ) -> None:
+        self.may_be_empty = may_be_empty
         self.em = em
         self.lead = tuple(lead)
         self.windows = tuple(found)
@@ -77,7 +86,11 @@ class Planes:
         last: Dim = 0
         for window, rows in zip(self.windows, self.rows, strict=True):
             last = dims.max_(0, dims.add(dims.mul(last, rows), dims.sub(window.out, 1)))
-        return dims.floordiv(dims.add(last, LANES), LANES)
+        count = dims.floordiv(dims.add(last, LANES), LANES)
+        if self.may_be_empty:
+            for window in self.windows:
+                count = dims.mul(count, dims.min_(window.out, 1))
+        return count
 
     def position(self, at: Index) -> Value:
         """Where a row an axis lies in `flat`."""
