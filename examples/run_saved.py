@@ -77,10 +77,24 @@ def run_trees(folder: Path) -> None:
         np.savez(folder / "trees_out.npz", **outputs)
 
 
+def run_minilm(folder: Path) -> None:
+    with nvm.load(folder / "minilm.nvm") as exe, nvm.VirtualMachine(exe) as vm:
+        with np.load(folder / "sentences.npz") as sentences:
+            vectors = {s: vm.run(sentences[s]).numpy() for s in sentences.files}
+            names = list(vectors)
+            took = median_us(lambda: vm.run(sentences[names[0]]), 5)
+    print(f"  MiniLM, {took / 1000:.1f} ms a sentence; similarities:")
+    for i, name in enumerate(names):
+        row = " ".join(f"{float(vectors[name] @ vectors[other]):5.2f}" for other in names[: i + 1])
+        print(f"    {name:28} {row}")
+
+
 def main() -> int:
     folder = Path(sys.argv[1])
     if (folder / "g2p.nvm").exists():
         run_g2p(folder)
+    if (folder / "minilm.nvm").exists():
+        run_minilm(folder)
     run_lstm(folder)
     run_trees(folder)
     loaded = [m for m in sys.modules if m.startswith(tuple(f"nimblevm.{n}" for n in COMPILE_TIME))]
