@@ -174,6 +174,13 @@ UNSIGNED_TYPES(UNSIGNED_OPS)
 FLOAT_MATH(f32, float, SINGLE)
 FLOAT_MATH(f64, double, DOUBLE)
 
+UNARY(bits_f32, float, int32_t, nvm_bits_f32_i32(x))
+UNARY(bits_f64, double, int64_t, nvm_bits_f64_i64(x))
+UNARY(bits_i32, int32_t, float, nvm_bits_i32_f32(x))
+UNARY(bits_i64, int64_t, double, nvm_bits_i64_f64(x))
+UNARY(bits_u32, uint32_t, float, nvm_bits_i32_f32((int32_t)x))
+UNARY(bits_u64, uint64_t, double, nvm_bits_i64_f64((int64_t)x))
+
 BINARY(and_bool, uint8_t, uint8_t, x &y)
 BINARY(or_bool, uint8_t, uint8_t, x | y)
 BINARY(xor_bool, uint8_t, uint8_t, x ^ y)
@@ -301,6 +308,12 @@ static const nvm_ir_op unary_ops[NVM_IR_UNARY_COUNT][NVM_DTYPE_COUNT] = {
     [NVM_IR_UNARY_ISNAN] = {FLOATS(isnan)},
     [NVM_IR_UNARY_ISINF] = {FLOATS(isinf)},
     [NVM_IR_UNARY_ISFINITE] = {FLOATS(isfinite)},
+    [NVM_IR_UNARY_BITS] = {[NVM_DTYPE_FLOAT32] = bits_f32,
+                           [NVM_DTYPE_FLOAT64] = bits_f64,
+                           [NVM_DTYPE_INT32] = bits_i32,
+                           [NVM_DTYPE_INT64] = bits_i64,
+                           [NVM_DTYPE_UINT32] = bits_u32,
+                           [NVM_DTYPE_UINT64] = bits_u64},
 };
 
 static const nvm_ir_op binary_ops[NVM_IR_BINARY_COUNT][NVM_DTYPE_COUNT] = {

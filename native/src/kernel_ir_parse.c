@@ -92,6 +92,24 @@ static nvm_status check_leaf(const nvm_ir_body *body, uint32_t node, const nvm_i
   }
 }
 
+/* Whether "bits" turns one dtype into the other. */
+static int reinterprets(uint8_t from, uint8_t to) {
+  switch (from) {
+    case NVM_DTYPE_FLOAT32:
+      return to == NVM_DTYPE_INT32 || to == NVM_DTYPE_UINT32;
+    case NVM_DTYPE_FLOAT64:
+      return to == NVM_DTYPE_INT64 || to == NVM_DTYPE_UINT64;
+    case NVM_DTYPE_INT32:
+    case NVM_DTYPE_UINT32:
+      return to == NVM_DTYPE_FLOAT32;
+    case NVM_DTYPE_INT64:
+    case NVM_DTYPE_UINT64:
+      return to == NVM_DTYPE_FLOAT64;
+    default:
+      return 0;
+  }
+}
+
 static nvm_status check_operation(const nvm_ir_body *body, uint32_t node,
                                   const nvm_ir_record *record) {
   const uint8_t dtype = record->dtype;
@@ -100,8 +118,10 @@ static nvm_status check_operation(const nvm_ir_body *body, uint32_t node,
   switch (record->kind) {
     case NVM_IR_NODE_UNARY: {
       const int test = record->op >= NVM_IR_UNARY_ISNAN && record->op <= NVM_IR_UNARY_ISFINITE;
+      const int bits = record->op == NVM_IR_UNARY_BITS;
       if (test && dtype != NVM_DTYPE_BOOL) BAD("expression %u: a test gives bool", node);
-      NVM_TRY(check_operand(body, node, record->a, test ? first : dtype));
+      if (bits && !reinterprets(first, dtype)) BAD("expression %u: bits of another width", node);
+      NVM_TRY(check_operand(body, node, record->a, test || bits ? first : dtype));
       known = nvm_ir_unary(record->op, first) != NULL;
       break;
     }

@@ -102,6 +102,10 @@ class Builder:
         """isnan, isinf, isfinite."""
         return self._intern((op,), Unary("bool", op, operand), (operand,))
 
+    def bits(self, operand: Value, dtype: str) -> Value:
+        """The bits of a float32 or float64 as an integer of that width, or the other way."""
+        return self._intern(("bits",), Unary(dtype, "bits", operand), (operand,))
+
     def binary(self, op: str, lhs: Value, rhs: Value) -> Value:
         if lhs.dtype != rhs.dtype:
             raise TypeError(f"{op} of {lhs.dtype} and {rhs.dtype}")

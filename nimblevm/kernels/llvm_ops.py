@@ -246,6 +246,9 @@ def rounded(b: Lines, value: str, dtype: str) -> str:
 def unary(b: Lines, op: str, x: str, dtype: str) -> str:
     row = dtypes.dtype(dtype)
     type_ = REGISTER[dtype]
+    if op == "bits":
+        other = {"float": "i32", "double": "i64", "i32": "float", "i64": "double"}[type_]
+        return b.do(f"bitcast {type_} {x} to {other}")
     if row.is_float:
         return _float_unary(b, op, x, dtype)
     match op:

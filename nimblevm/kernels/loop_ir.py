@@ -31,6 +31,7 @@ UNARY_FLOAT = ("neg", "abs", "exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "
 UNARY_INT = ("neg", "abs", "sign", "bitnot")
 UNARY_BOOL = ("not",)
 UNARY_TEST = ("isnan", "isinf", "isfinite")  # float -> bool
+UNARY_BITS = ("bits",)  # float32, float64 <-> an integer of that width: the same bits
 BINARY = ("add", "sub", "mul", "div", "mod", "floordiv", "floormod", "min", "max", "pow", "and", "or",
           "xor", "shl", "shr")  # fmt: skip
 COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -82,7 +83,7 @@ class Load(Value):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Unary(Value):
-    """op of UNARY_*; operand dtype = dtype (bool result for UNARY_TEST)."""
+    """op of UNARY_*; operand dtype = dtype (bool result for UNARY_TEST, the other kind for UNARY_BITS)."""
 
     op: str
     operand: Value

@@ -280,6 +280,8 @@ class _Run:
                 return np.int64(self.dims[index])
             case ir.Load(buffer=buffer, indices=indices):
                 return self.arrays[buffer][self.place(buffer, [done[id(k)] for k in indices])]
+            case ir.Unary(op="bits", operand=operand):
+                return done[id(operand)].view(np.dtype(BY_NAME[value.dtype].numpy))
             case ir.Unary(op=op, operand=operand):
                 return _unary(op, _widen(done[id(operand)]), operand.dtype)
             case ir.Binary(op=op, lhs=lhs, rhs=rhs):

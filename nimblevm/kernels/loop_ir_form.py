@@ -22,7 +22,14 @@ MAX_NODES, MAX_STATEMENTS, MAX_NESTING, MAX_LOCALS = 1 << 20, 1 << 16, 32, 4096
 
 # Numbers in files: what came later stands at the end.
 _LATER = ir.UNARY_FLOAT[ir.UNARY_FLOAT.index("log2") :]
-UNARY_OPS = (*ir.UNARY_FLOAT[: -len(_LATER)], "bitnot", *ir.UNARY_BOOL, *ir.UNARY_TEST, *_LATER)
+UNARY_OPS = (
+    *ir.UNARY_FLOAT[: -len(_LATER)],
+    "bitnot",
+    *ir.UNARY_BOOL,
+    *ir.UNARY_TEST,
+    *_LATER,
+    *ir.UNARY_BITS,
+)
 NODE_KINDS = ("Const", "LoopVar", "Local", "DimRef", "Load", "Unary", "Binary", "Compare", "Select",
               "Cast", "CheckIndex")  # fmt: skip
 STATEMENT_KINDS = ("For", "Store", "SetLocal", "Accumulate", "If", "SetDim")

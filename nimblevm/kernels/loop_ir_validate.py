@@ -121,6 +121,9 @@ class _Checker:
         if value.op in ir.UNARY_TEST:
             self.need(value, "bool", value.op)
             defined = operand.is_float
+        elif value.op in ir.UNARY_BITS:
+            row = BY_NAME[value.dtype]
+            defined = row.bits == operand.bits >= 32 and row.is_float != operand.is_float
         else:
             self.need(value.operand, value.dtype, value.op)
             allowed = (

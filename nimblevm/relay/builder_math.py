@@ -134,6 +134,11 @@ def cast_like(data: Operand, dtype_like: Operand) -> ir.Call:
     return call_op("cast_like", data, dtype_like)
 
 
+def reinterpret(data: Operand, dtype: str) -> ir.Call:
+    """The bits of every element as another dtype of that width."""
+    return call_op("reinterpret", data, attrs=op.cast.CastAttrs(dtype))
+
+
 def ndarray_size(data: Operand, dtype: str = "int32") -> ir.Call:
     """The number of elements, rank 0."""
     return call_op("ndarray_size", data, attrs=op.shape_of.ShapeOfAttrs(dtype))
@@ -244,5 +249,6 @@ __all__ = [
     "acos", "acosh", "asin", "asinh", "atan", "atanh", "bitwise_and", "bitwise_not", "bitwise_or",
     "bitwise_xor", "cast_like", "cos", "cosh", "cumprod", "cumsum", "einsum", "erf", "isfinite",
     "isinf", "isnan", "left_shift", "log10", "log2", "logsumexp", "mean_std", "mean_variance",
-    "ndarray_size", "right_shift", "sin", "sinh", "std", "tan", "trunc", "variance",
+    "ndarray_size", "reinterpret", "right_shift", "sin", "sinh", "std", "tan", "trunc",
+    "variance",
 ]  # fmt: skip

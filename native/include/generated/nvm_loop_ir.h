@@ -63,7 +63,8 @@ enum nvm_ir_unary {
   NVM_IR_UNARY_ASINH = 29,
   NVM_IR_UNARY_ACOSH = 30,
   NVM_IR_UNARY_ATANH = 31,
-  NVM_IR_UNARY_COUNT = 32
+  NVM_IR_UNARY_BITS = 32,
+  NVM_IR_UNARY_COUNT = 33
 };
 
 enum nvm_ir_binary {

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from nimblevm.relay.op import (
+    cast,
     dropout,
     get,
     l2_normalize,
@@ -49,6 +50,13 @@ def _prelu(source: Source, dtype: str) -> Case:
 def _cast_like(source: Source, dtype: str) -> Case:
     like = array(source, shape(source), pick(source, get("cast_like").dtypes[1]))
     return Case((array(source, shape(source), dtype), like))
+
+
+def _reinterpret(source: Source, dtype: str) -> Case:
+    size = np.dtype(dtype).itemsize
+    allowed = get("reinterpret").dtypes[0]
+    target = pick(source, tuple(d for d in allowed if np.dtype(d).itemsize == size))
+    return Case((array(source, shape(source), dtype),), cast.CastAttrs(target))
 
 
 def _ndarray_size(source: Source, dtype: str) -> Case:
@@ -134,7 +142,7 @@ def _scan(source: Source, dtype: str) -> Case:
 
 CASES: dict[str, Callable[[Source, str], Case]] = {
     "power": _power, "nn.leaky_relu": _leaky_relu, "nn.prelu": _prelu, "cast_like": _cast_like,
-    "ndarray_size": _ndarray_size, "nn.batch_flatten": _batch_flatten, "nn.log_softmax": _softmax,
+    "ndarray_size": _ndarray_size, "reinterpret": _reinterpret, "nn.batch_flatten": _batch_flatten, "nn.log_softmax": _softmax,
     "nn.fast_softmax": _softmax, "nn.dropout": _dropout, "nn.batch_norm": _batch_norm,
     "nn.instance_norm": _instance_norm, "nn.group_norm": _group_norm, "nn.l2_normalize": _l2_normalize,
     "variance": _variance, "cumsum": _scan, "cumprod": _scan,

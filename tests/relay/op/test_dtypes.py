@@ -37,7 +37,7 @@ FAMILIES: dict[str, tuple[tuple[str, ...], str]] = {
     "shifts": (INTEGERS, "left_shift right_shift"),
     "data movement": (
         ANY,
-        """copy cast cast_like reinterpret where reshape transpose expand_dims squeeze concatenate split stack take
+        """copy cast cast_like where reshape transpose expand_dims squeeze concatenate split stack take
         gather gather_nd scatter_elements scatter_nd strided_slice strided_set broadcast_to full zeros ones zeros_like
         ones_like full_like repeat tile reverse reverse_sequence nn.pad nn.mirror_pad shape_of ndarray_size meshgrid
         trilu sequence_mask nn.batch_flatten reshape_like broadcast_to_like slice_like""",

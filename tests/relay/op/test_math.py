@@ -9,7 +9,7 @@ import pytest
 
 import nimblevm as nvm
 from nimblevm import relay
-from nimblevm.errors import DivisionByZero
+from nimblevm.errors import DivisionByZero, RelayTypeError
 from nimblevm.relay.op import get
 from nimblevm.relay.op.registry import Effect
 from nimblevm.relay.types import TensorType
@@ -69,6 +69,21 @@ def test_bitwise_not_of_scalars(native: bool) -> None:
     assert compiled("bitwise_not", np.asarray(5, "uint8"), native=native) == 250
     assert compiled("bitwise_not", np.asarray(5, "int32"), native=native) == -6
     assert compiled("trunc", np.asarray(-7, "int32"), native=native) == -7
+
+
+def test_reinterpret_keeps_the_bits() -> None:
+    quiet, loud = 0x7FC00001, 0x7F800001
+    bits = np.asarray([0, 1, quiet, loud, 0xFF800000, 0x3F800000], "uint32")
+    x = relay.var("x", shape=(relay.Any(),), dtype="uint32")
+    body = relay.reinterpret(relay.reinterpret(x, "float32"), "int32")
+    mod = relay.IRModule.from_expr(relay.Function([x], body))
+    for native in (True, False):
+        with nvm.compile(mod, native=native) as exe, nvm.VirtualMachine(exe) as vm:
+            np.testing.assert_array_equal(vm.run(bits).numpy(), bits.view("int32"))
+    with pytest.raises(RelayTypeError, match=r"float64 has another width than uint32"):
+        relay.infer_type(
+            relay.IRModule.from_expr(relay.Function([x], relay.reinterpret(x, "float64")))
+        )
 
 
 def test_numbers_beside_tests_and_casts_take_the_right_dtype() -> None:
