@@ -85,66 +85,70 @@ typedef struct job {
   float threshold;
 } job;
 
-#define CORNERS(C, LOAD)                                                                  \
-  const C a0 = LOAD(at_a), a1 = LOAD(at_a + 1), a2 = LOAD(at_a + 2), a3 = LOAD(at_a + 3); \
-  const C b0 = LOAD(at_b), b1 = LOAD(at_b + 1), b2 = LOAD(at_b + 2), b3 = LOAD(at_b + 3); \
-  const C al = a0 < a2 ? a0 : a2, at = a1 < a3 ? a1 : a3, ar = a0 > a2 ? a0 : a2,         \
-          ab = a1 > a3 ? a1 : a3;                                                         \
-  const C bl = b0 < b2 ? b0 : b2, bt = b1 < b3 ? b1 : b3, br = b0 > b2 ? b0 : b2,         \
-          bb = b1 > b3 ? b1 : b3;                                                         \
-  const C wide = (ar < br ? ar : br) - (al > bl ? al : bl);                               \
-  const C high = (ab < bb ? ab : bb) - (at > bt ? at : bt);                               \
-  const C area = (high > 0 ? high : 0) * (wide > 0 ? wide : 0);                           \
-  const C both = (ar - al) * (ab - at) + (br - bl) * (bb - bt) - area;                    \
-  return !(both <= 0) && area / both >= (C)j->threshold
+/* Boxes in float (float16 and float32) or double, and the loop over them. `front` holds those that
+ * may suppress others. Decides about the boxes in `order` (places in the batch, best first); those
+ * that go become -1. */
+#define SUPPRESS(C, LOAD)                                                                          \
+  typedef struct box_##C {                                                                         \
+    C left, top, right, bottom, area, label;                                                       \
+  } box_##C;                                                                                       \
+                                                                                                   \
+  static box_##C load_##C(const job *j, int64_t number) {                                          \
+    const int64_t at = number * j->fields + j->coord;                                              \
+    const C a0 = LOAD(j, at), a1 = LOAD(j, at + 1), a2 = LOAD(j, at + 2), a3 = LOAD(j, at + 3);    \
+    box_##C box = {                                                                                \
+        a0 < a2 ? a0 : a2, a1 < a3 ? a1 : a3, a0 > a2 ? a0 : a2, a1 > a3 ? a1 : a3, 0, 0};         \
+    box.area = (box.right - box.left) * (box.bottom - box.top);                                    \
+    box.label = j->id < 0 ? 0 : LOAD(j, number * j->fields + j->id);                               \
+    return box;                                                                                    \
+  }                                                                                                \
+                                                                                                   \
+  static inline int overlap_##C(const box_##C *a, const box_##C *b, C threshold) {                 \
+    const C wide =                                                                                 \
+        (a->right < b->right ? a->right : b->right) - (a->left > b->left ? a->left : b->left);     \
+    const C high =                                                                                 \
+        (a->bottom < b->bottom ? a->bottom : b->bottom) - (a->top > b->top ? a->top : b->top);     \
+    const C area = (high > 0 ? high : 0) * (wide > 0 ? wide : 0);                                  \
+    const C both = a->area + b->area - area;                                                       \
+    return area > 0 && !(both <= 0) && area / both >= threshold;                                   \
+  }                                                                                                \
+                                                                                                   \
+  static nvm_status suppress_##C(const nvm_kernel_ctx *ctx, const job *j, int64_t first,           \
+                                 int64_t *order, int64_t count, box_##C *front, int64_t *work) {   \
+    const int any = j->force || j->id < 0;                                                         \
+    int64_t held = 0, suppressors = 0;                                                             \
+    for (int64_t p = 0; p < count; ++p) {                                                          \
+      const int64_t number = first + order[p];                                                     \
+      int drop = held == j->limit;                                                                 \
+      if (!drop && !(LOAD(j, number * j->fields + j->score) > 0)) continue;                        \
+      const box_##C box = load_##C(j, number);                                                     \
+      for (int64_t k = 0; !drop && k < suppressors; ++k)                                           \
+        drop =                                                                                     \
+            (any || box.label == front[k].label) && overlap_##C(&box, &front[k], (C)j->threshold); \
+      if (drop) {                                                                                  \
+        order[p] = -1;                                                                             \
+      } else {                                                                                     \
+        ++held;                                                                                    \
+        if (j->id < 0 || box.label >= 0) front[suppressors++] = box;                               \
+      }                                                                                            \
+      const nvm_status status = nvm_order_charge(ctx, 1 + 4 * suppressors, work);                  \
+      if (status != NVM_OK) return status;                                                         \
+    }                                                                                              \
+    return NVM_OK;                                                                                 \
+  }
 
-/* Whether boxes a and b (numbers of boxes in the whole tensor) overlap too much. */
-static int overlap(const job *j, int64_t a, int64_t b) {
-  const int64_t at_a = a * j->fields + j->coord, at_b = b * j->fields + j->coord;
-#define LOAD_HALF(i)   nvm_half_to_float(((const uint16_t *)j->data)[i])
-#define LOAD_FLOAT(i)  (((const float *)j->data)[i])
-#define LOAD_DOUBLE(i) (((const double *)j->data)[i])
-  if (j->dtype == NVM_DTYPE_FLOAT16) {
-    CORNERS(float, LOAD_HALF);
-  }
-  if (j->dtype == NVM_DTYPE_FLOAT32) {
-    CORNERS(float, LOAD_FLOAT);
-  }
-  CORNERS(double, LOAD_DOUBLE);
+static inline float load_narrow(const job *j, int64_t i) {
+  return j->dtype == NVM_DTYPE_FLOAT16 ? nvm_half_to_float(((const uint16_t *)j->data)[i])
+                                       : ((const float *)j->data)[i];
 }
 
-static double box_field(const job *j, int64_t box, int64_t which) {
-  return field(j->dtype, j->data, box * j->fields + which);
-}
+static inline double load_wide(const job *j, int64_t i) { return ((const double *)j->data)[i]; }
 
-/* Decide about the boxes in `order` (places in the batch, best first); those that go become -1.
- * `front`: room for the numbers of boxes that may suppress. */
-static nvm_status suppress(const nvm_kernel_ctx *ctx, const job *j, int64_t first, int64_t *order,
-                           int64_t count, int64_t *front, int64_t *work) {
-  int64_t held = 0, suppressors = 0;
-  for (int64_t p = 0; p < count; ++p) {
-    const int64_t box = first + order[p];
-    int drop = held == j->limit;
-    if (!drop && !(box_field(j, box, j->score) > 0)) continue;
-    for (int64_t k = 0; !drop && k < suppressors; ++k) {
-      const int same =
-          j->force || j->id < 0 || box_field(j, box, j->id) == box_field(j, front[k], j->id);
-      drop = same && overlap(j, box, front[k]);
-    }
-    if (drop) {
-      order[p] = -1;
-    } else {
-      ++held;
-      if (j->id < 0 || box_field(j, box, j->id) >= 0) front[suppressors++] = box;
-    }
-    const nvm_status status = nvm_order_charge(ctx, 1 + 8 * suppressors, work);
-    if (status != NVM_OK) return status;
-  }
-  return NVM_OK;
-}
+SUPPRESS(float, load_narrow)
+SUPPRESS(double, load_wide)
 
 /* The order in which a batch's boxes stand in the result, -1 for those that are gone: NULL on
- * failure. */
+ * failure. scratch: 10 words a box, 4 to sort and 6 for those that suppress. */
 static int64_t *arrange(const nvm_kernel_ctx *ctx, const job *j, int64_t first, int64_t valid,
                         uint64_t *scratch, int64_t *work, nvm_status *status) {
   if (!(j->threshold > 0) || valid == 0) {
@@ -159,7 +163,9 @@ static int64_t *arrange(const nvm_kernel_ctx *ctx, const job *j, int64_t first, 
   int64_t *order = nvm_order_sort(ctx, scratch, valid, work, &keys, &spare, status);
   if (!order) return NULL;
   const int64_t kept = 0 < j->top_k && j->top_k < valid ? j->top_k : valid;
-  *status = suppress(ctx, j, first, order, kept, (int64_t *)spare, work);
+  void *front = scratch + 4 * j->boxes;
+  *status = j->dtype == NVM_DTYPE_FLOAT64 ? suppress_double(ctx, j, first, order, kept, front, work)
+                                          : suppress_float(ctx, j, first, order, kept, front, work);
   for (int64_t p = kept; p < valid; ++p) order[p] = -1;
   return *status == NVM_OK ? order : NULL;
 }

@@ -169,7 +169,7 @@ def _suppression(name: str, outputs: tuple[COperand, ...]) -> CKernel:
         COperand("in", "int32", ()),
         COperand("in", "float32", ()),
         *outputs,
-        _sort_scratch("boxes"),
+        COperand("scratch", "uint64", (10, "boxes")),
     )
     attrs = ("force_suppress", "top_k", "coord_start", "score_index", "id_index", "to_bottom")
     return CKernel(

@@ -277,7 +277,7 @@ static const nvm_operand nms_boxes_float16_operands[] = {
     {NVM_DTYPE_INT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
     {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
     {NVM_DTYPE_FLOAT16, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
-    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 10}, {NVM_AXIS_DIM, 0, 1}}},
 };
 static const nvm_signature nms_boxes_float16_signature = {7, 5, 1, 1, 3, 6, 0, 0, 1, nms_boxes_float16_operands, zero_attrs, NULL, 0};
 static const nvm_operand nms_boxes_float32_operands[] = {
@@ -287,7 +287,7 @@ static const nvm_operand nms_boxes_float32_operands[] = {
     {NVM_DTYPE_INT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
     {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
     {NVM_DTYPE_FLOAT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
-    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 10}, {NVM_AXIS_DIM, 0, 1}}},
 };
 static const nvm_signature nms_boxes_float32_signature = {7, 5, 1, 1, 3, 6, 0, 0, 1, nms_boxes_float32_operands, zero_attrs, NULL, 0};
 static const nvm_operand nms_boxes_float64_operands[] = {
@@ -297,7 +297,7 @@ static const nvm_operand nms_boxes_float64_operands[] = {
     {NVM_DTYPE_INT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
     {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
     {NVM_DTYPE_FLOAT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
-    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 10}, {NVM_AXIS_DIM, 0, 1}}},
 };
 static const nvm_signature nms_boxes_float64_signature = {7, 5, 1, 1, 3, 6, 0, 0, 1, nms_boxes_float64_operands, zero_attrs, NULL, 0};
 static const nvm_operand nms_indices_float16_operands[] = {
@@ -308,7 +308,7 @@ static const nvm_operand nms_indices_float16_operands[] = {
     {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
     {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
     {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_CONST, 0, 1}}},
-    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 10}, {NVM_AXIS_DIM, 0, 1}}},
 };
 static const nvm_signature nms_indices_float16_signature = {8, 5, 2, 1, 3, 6, 0, 0, 1, nms_indices_float16_operands, zero_attrs, NULL, 0};
 static const nvm_operand nms_indices_float32_operands[] = {
@@ -319,7 +319,7 @@ static const nvm_operand nms_indices_float32_operands[] = {
     {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
     {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
     {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_CONST, 0, 1}}},
-    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 10}, {NVM_AXIS_DIM, 0, 1}}},
 };
 static const nvm_signature nms_indices_float32_signature = {8, 5, 2, 1, 3, 6, 0, 0, 1, nms_indices_float32_operands, zero_attrs, NULL, 0};
 static const nvm_operand nms_indices_float64_operands[] = {
@@ -330,7 +330,7 @@ static const nvm_operand nms_indices_float64_operands[] = {
     {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
     {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
     {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_CONST, 0, 1}}},
-    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 10}, {NVM_AXIS_DIM, 0, 1}}},
 };
 static const nvm_signature nms_indices_float64_signature = {8, 5, 2, 1, 3, 6, 0, 0, 1, nms_indices_float64_operands, zero_attrs, NULL, 0};
 static const nvm_operand searchsorted64_bool_operands[] = {
