@@ -37,15 +37,18 @@ class Tensor:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The sizes of the axes; () for a scalar."""
         shape: tuple[int, ...] = self._array.shape
         return shape
 
     @property
     def dtype(self) -> str:
+        """The name of the dtype, "float32"."""
         return str(self._array.dtype.name)
 
     @property
     def ndim(self) -> int:
+        """The number of axes."""
         return self._array.ndim
 
     @property
