@@ -96,7 +96,12 @@ LIMITS: dict[str, tuple[nvm.Limits, str, tuple[Any, ...], type[LimitExceeded], s
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", LIMITS)
+SLOW_LIMITS = ("own_bound_on_recursion",)  # fills a million frames
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW_LIMITS else n for n in LIMITS]
+)
 def test_limit(exe: nvm.Executable, name: str) -> None:
     limits, function, args, error, words = LIMITS[name]
     with nvm.VirtualMachine(exe, limits=limits) as vm:
