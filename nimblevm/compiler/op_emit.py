@@ -133,11 +133,16 @@ def _axis(fe: FunctionEmitter, operand: Var, path: tuple[int, ...], axis: int, d
     return register | INT_BIT
 
 
+def _one_at_most(dim: Dim) -> bool:
+    """Whether a dim is 1 or min(1, something): see require_nonempty."""
+    return dim == 1 or (isinstance(dim, DimOp) and dim.op == "min" and 1 in dim.args)
+
+
 def _named(dim: Dim) -> str:
     """How a message names a dim: " (?n + 1)", nothing for a size or for an unknown without a name."""
     if isinstance(dim, DimOp) and len(dim.args) == 2:
         first, second = dim.args
-        if dim.op == "max" and first == 1:
+        if dim.op == "max" and any(_one_at_most(a) for a in dim.args):
             return " (which must not be empty)"
         divided = isinstance(second, DimOp) and second.op == "floordiv" and second.args[1] == first
         if dim.op == "mul" and divided:

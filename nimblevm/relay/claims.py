@@ -52,7 +52,7 @@ def check(
 ) -> None:
     """Compare values with types; `bind` gives numbers to variables that have none.
 
-    A static dim that differs raises `error`, a variable or an expression ShapeMismatch.
+    A dim that differs raises `error`.
     """
     tensors = list(tensor_claims(claims))
     if bind:
@@ -65,9 +65,8 @@ def check(
         for axis, (dim, size) in enumerate(zip(type_.shape, value.shape, strict=True)):
             expected = size if dim is size else scope.value(dim)
             if expected is not None and expected != size:
-                kind = error if isinstance(dim, int) else ShapeMismatch
                 named = f"{expected}" if isinstance(dim, int) else f"{dim!r} = {expected}"
-                raise kind(
+                raise error(
                     f"{where}: axis {axis} must be {named}, but it is {size} (shape {value.shape})"
                 )
 

@@ -63,8 +63,8 @@ class Interpreter:
     def run(self, name: str, *args: Any) -> Value:
         """Call a global function with arrays, Python scalars, tuples and ADTValues.
 
-        Raises InvalidInput (number, kind, dtype, rank or a static dim of an argument), ShapeMismatch (dims that do
-        not agree), and what the program raises: MatchFailure, IndexOutOfRange, DivisionByZero, DimOverflow.
+        Raises InvalidInput (number, kind, dtype, rank or a dim of an argument), ShapeMismatch (dims that do not
+        agree later on), and what the program raises: MatchFailure, IndexOutOfRange, DivisionByZero, DimOverflow.
         """
         if name not in self._module:
             known = ", ".join(sorted(var.name_hint for var in self._module))
@@ -81,7 +81,6 @@ class Interpreter:
             )
             for arg, param in zip(args, function.params, strict=True)
         ]
-        # Static dims of the arguments are the caller's fault; named ones are compared by the call itself.
         claims = [
             (value, type_, f"{name}: parameter {param.name_hint!r}")
             for value, param in zip(values, function.params, strict=True)

@@ -265,7 +265,7 @@ MAIN = "def @main(%x: Tensor[(?n, 3), float32], %y: Tensor[(?n), float32], %k: i
         ((f32(2, 3).astype("float64"), f32(2), 1), InvalidInputType, "float64"),
         (
             (f32(2, 3), f32(5), 1),
-            ShapeMismatch,
+            InvalidInput,
             r"parameter 'y': axis 0 must be \?n = 2, but it is 5",
         ),
         ((f32(2, 3), f32(2), 2**40), InvalidInputType, "does not fit int32"),

@@ -136,13 +136,18 @@ def product(sizes: Sequence[Dim]) -> Dim:
     return total
 
 
-def require_nonempty(ctx: TypeContext, arg: int, axis: int, size: Dim, what: str) -> None:
-    """Demand that an axis has an element: refused if it is statically empty, else checked at run time."""
-    if isinstance(size, int):
-        if size == 0:
-            raise ctx.fail(f"{what} needs a non-empty axis, but axis {axis} has size 0", arg)
-        return
-    ctx.require_dim(arg, axis, dims.max_(size, 1))
+def require_nonempty(
+    ctx: TypeContext, arg: int, axis: int, size: Dim, what: str, reads: Dim = 1
+) -> None:
+    """Demand that an axis has an element if `reads`, the number of elements asked for, is not 0: refused if it is
+    statically empty, else checked at run time.
+    """
+    needed = dims.min_(reads, 1)
+    if size == 0 and needed == 1:
+        raise ctx.fail(f"{what} needs a non-empty axis, but axis {axis} has size 0", arg)
+    wanted = dims.max_(size, needed)
+    if wanted != size:
+        ctx.require_dim(arg, axis, wanted)
 
 
 def require_same(

@@ -6,7 +6,7 @@
 
 data: rank >= 1 (any with axis None), any dtype; indices: any integer dtype and shape. Result:
 data.shape[:a] + indices.shape[batch_dims:] + data.shape[a + 1:], data's dtype. "fast" raises
-IndexOutOfRange for x < 0 or x >= n. The axis must have an element unless indices are statically empty.
+IndexOutOfRange for x < 0 or x >= n. The axis must have an element unless there are no indices.
 Attrs: batch_dims, axis, mode. Source: Relay's take.
 Differs from numpy: clips by default, negative indices too.
 """
@@ -26,7 +26,7 @@ from nimblevm.relay.op.common import (
     Array,
     Attrs,
     axis_index,
-    is_empty,
+    product,
     require_nonempty,
     require_same,
     tensor_of,
@@ -61,20 +61,19 @@ def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: TakeAttrs) -
     indices = tensor_of(ctx, arg_types, 1, INTEGERS)
     if attrs.mode not in MODES:
         raise ctx.fail(f"mode must be one of {', '.join(MODES)}, not {attrs.mode!r}")
-    reads = not is_empty(indices.shape)
+    reads = product(indices.shape)
     if attrs.axis is None:
         if attrs.batch_dims:
             raise ctx.fail("batch_dims needs an axis")
-        for at, size in enumerate(data.shape if reads else ()):
-            require_nonempty(ctx, 0, at, size, "take")
+        for at, size in enumerate(data.shape):
+            require_nonempty(ctx, 0, at, size, "take", reads)
         return TensorType(indices.shape, data.dtype)
     axis = axis_index(ctx, attrs.axis, len(data.shape))
     batch = _batch_dims(ctx, attrs, len(indices.shape), axis)
     shape: list[Dim] = list(data.shape[:axis])
     for at in range(batch):
         shape[at] = require_same(ctx, (0, at, data.shape[at]), (1, at, indices.shape[at]))
-    if reads:
-        require_nonempty(ctx, 0, axis, data.shape[axis], "take")
+    require_nonempty(ctx, 0, axis, data.shape[axis], "take", reads)
     return TensorType((*shape, *indices.shape[batch:], *data.shape[axis + 1 :]), data.dtype)
 
 
