@@ -15,8 +15,10 @@ from pathlib import Path
 
 from nimblevm import dtypes, relay
 from nimblevm.kernels import compute  # noqa: F401  fills the table of computes
+from nimblevm.kernels.c_rules import is_c_only
 from nimblevm.kernels.tensor_expr import has_compute
 from nimblevm.relay.op import all_ops
+from nimblevm.relay.op.dyn import STATIC
 from nimblevm.relay.op.registry import Effect, Op
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "operators.md"
@@ -48,6 +50,11 @@ def public() -> list[Op]:
     return [op for op in all_ops() if not op.name.startswith(INTERNAL)]
 
 
+def is_computed(op: str, dtype: str) -> bool:
+    """By generated code, by a C kernel, or as the static operator that it becomes."""
+    return has_compute(op, dtype) or is_c_only(op) or op in STATIC
+
+
 def dtype_table(ops: Iterable[Op]) -> list[str]:
     """One row for each operator, one column for each dtype."""
     names = [row.name for row in dtypes.DTYPES]
@@ -56,7 +63,7 @@ def dtype_table(ops: Iterable[Op]) -> list[str]:
         "|---" * (len(names) + 1) + "|",
     ]
     for op in ops:
-        marks = ("x" if d in op.dtypes[0] and has_compute(op.name, d) else "." for d in names)
+        marks = ("x" if d in op.dtypes[0] and is_computed(op.name, d) else "." for d in names)
         lines.append(f"| `{op.name}` | " + " | ".join(marks) + " |")
     return lines
 
