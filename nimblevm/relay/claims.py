@@ -116,7 +116,9 @@ def found_sizes(
     if not node.attrs.dims or not isinstance(function, Function):
         return outputs
     made = function.body.checked_type
-    types = value_tensors(made) if made is not None else ()
+    if made is None:  # not inferred: nothing names the sizes
+        return outputs
+    types = value_tensors(made)
     for result, type_ in zip(results, types, strict=True):
         first = type_.shape[0] if type_.shape else None
         if isinstance(first, DimVar) and first in node.attrs.dims:
