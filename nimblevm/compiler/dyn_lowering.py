@@ -8,8 +8,11 @@ written (`Sizes.guard`).
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
 
 from nimblevm.compiler.rewrite import dim_value, fresh_var, op_call, type_of
 from nimblevm.compiler.shape_values import INT, ShapeValues, dim_of, number, scalar
@@ -17,8 +20,9 @@ from nimblevm.errors import CompileError
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim, DimVar
 from nimblevm.relay.ir import Call, Constant, Expr, Leaf, Let, Var
+from nimblevm.relay.op.dyn_image import roi_of, static_attrs
 from nimblevm.relay.op.registry import Op
-from nimblevm.relay.types import TensorType
+from nimblevm.relay.types import TensorType, scalar_type
 
 ZERO: Expr = number(0)
 ONE: Expr = number(1)
@@ -331,11 +335,47 @@ def _pad(s: Sizes) -> Expr:
     return s.static("nn.pad", args, attrs, shape)
 
 
+def _sampled(s: Sizes, sizes: Sequence[Expr], roi: Expr | None) -> Expr:
+    """image.resize2d of the first operand to (height, width)."""
+    places = [s.attrs.layout.index(letter) for letter in "HW"]
+    for place, size in zip(places, sizes, strict=True):
+        atom = s.named(size)
+        s.guard(sub(atom, ONE), "a size is less than 1")
+        s.bind(atom, s.type.shape[place], f"axis {place} of the result")
+    numbers = roi_of(roi.data) if isinstance(roi, Constant) else None
+    static = static_attrs(s.attrs, tuple(s.type.shape[place] for place in places), numbers)
+    attrs = {f.name: getattr(static, f.name) for f in dataclasses.fields(static)}
+    return s.static("image.resize2d", (s.args[0],), attrs)
+
+
+def _resize2d(s: Sizes) -> Expr:
+    cropped = s.attrs.coordinate_transformation_mode == "tf_crop_and_resize"
+    if cropped and not isinstance(s.args[2], Constant):
+        raise CompileError(
+            f"{s.call.span or 'dyn.image.resize2d'}: tf_crop_and_resize needs a roi that is a constant"
+        )
+    return _sampled(s, s.operand(1), s.args[2])
+
+
+def _upsampling(s: Sizes) -> Expr:
+    wide, sizes = scalar_type("float64"), s.sizes()
+    half = Constant(np.asarray(0.5))
+    found: list[Expr] = []
+    for index, letter in ((1, "H"), (2, "W")):
+        size: Expr = op_call("cast", (sizes[s.attrs.layout.index(letter)],), wide, dtype="float64")
+        scale: Expr = op_call("cast", (s.args[index],), wide, dtype="float64")
+        exact = op_call("add", (op_call("multiply", (size, scale), wide), half), wide)
+        whole: Expr = op_call("cast", (op_call("floor", (exact,), wide),), INT, dtype="int64")
+        found.append(s.named(whole))
+        s.guard(sub(number(2**62 - 1), found[-1]), f"the scale of {letter} is too large")
+    return _sampled(s, found, None)
+
+
 LOWERINGS: dict[str, Callable[[Sizes], Expr]] = {
     "dyn.reshape": _reshape, "dyn.broadcast_to": _broadcast_to, "dyn.zeros": _init("zeros", 0),
     "dyn.ones": _init("ones", 0), "dyn.full": _init("full", 1), "dyn.tile": _tile, "dyn.one_hot": _one_hot,
     "dyn.strided_slice": _strided_slice, "dyn.squeeze": _squeeze, "dyn.expand_dims": _expand_dims,
-    "dyn.nn.pad": _pad,
+    "dyn.nn.pad": _pad, "dyn.image.resize2d": _resize2d, "dyn.nn.upsampling": _upsampling,
 }  # fmt: skip
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from nimblevm.relay import ir, op
+from nimblevm.relay.builder_sizes import given, is_computed, vector
 from nimblevm.relay.call import Operand, call_op
 from nimblevm.relay.nn_conv import Sizes, sizes
 
@@ -32,8 +36,8 @@ def resize1d(
 
 def resize2d(
     data: Operand,
-    size: Sizes,
-    roi: Sequence[float] | None = None,
+    size: Any,
+    roi: Any = None,
     layout: str = "NCHW",
     method: str = "linear",
     coordinate_transformation_mode: str = "half_pixel",
@@ -43,7 +47,15 @@ def resize2d(
     extrapolation_value: float = 0.0,
     out_dtype: str | None = None,
 ) -> ir.Call:
-    """data sampled at other places along two axes."""
+    """data sampled at other places along two axes; the size may be an expression."""
+    if is_computed(size) or isinstance(roi, ir.Expr):
+        bounds = roi if isinstance(roi, ir.Expr) else np.asarray(roi or (0,) * 4, "float32")
+        made = op.dyn_image.DynResizeAttrs(
+            layout, method, coordinate_transformation_mode, rounding_method, cubic_alpha, cubic_exclude,
+            extrapolation_value, out_dtype,
+        )  # fmt: skip
+        return call_op("dyn.image.resize2d", data, vector(size), bounds, attrs=made)
+    size = given(size)
     attrs = op.resize.Resize2DAttrs(
         sizes(size, 2) or (), None if roi is None else tuple(roi), layout, method, coordinate_transformation_mode,
         rounding_method, cubic_alpha, cubic_exclude, extrapolation_value, out_dtype,

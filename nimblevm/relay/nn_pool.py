@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from nimblevm.relay import ir, op
-from nimblevm.relay.call import Operand, call_op
+from nimblevm.relay.builder_sizes import is_computed
+from nimblevm.relay.call import Operand, call_op, constant
 from nimblevm.relay.nn_conv import Sizes, sizes
 from nimblevm.relay.nn_conv import padding as padding_of
 
@@ -140,14 +141,26 @@ def global_avg_pool2d(data: Operand, layout: str = "NCHW", out_layout: str = "")
     return _adaptive("nn.global_avg_pool2d", data, layout, out_layout)
 
 
+def _number(scale: Any) -> float:
+    return float(scale.data.item() if isinstance(scale, ir.Constant) else scale)
+
+
 def upsampling(
     data: Operand,
-    scale_h: float = 1,
-    scale_w: float = 1,
+    scale_h: Operand = 1,
+    scale_w: Operand = 1,
     layout: str = "NCHW",
     method: str = "nearest_neighbor",
     align_corners: bool = False,
 ) -> ir.Call:
-    """An image with sizes times the scales."""
-    attrs = op.resize.UpSamplingAttrs(float(scale_h), float(scale_w), layout, method, align_corners)
+    """An image with sizes times the scales, which may be expressions."""
+    if is_computed(scale_h) or is_computed(scale_w):
+        scales = (
+            s if isinstance(s, ir.Expr) else constant(s, "float32") for s in (scale_h, scale_w)
+        )
+        made = op.dyn_image.DynUpSamplingAttrs(layout, method, align_corners)
+        return call_op("dyn.nn.upsampling", data, *scales, attrs=made)
+    attrs = op.resize.UpSamplingAttrs(
+        _number(scale_h), _number(scale_w), layout, method, align_corners
+    )
     return call_op("nn.upsampling", data, attrs=attrs)

@@ -9,7 +9,7 @@ import pytest
 
 import nimblevm as nvm
 from nimblevm import relay
-from nimblevm.errors import NimbleError, RelayTypeError, ShapeMismatch
+from nimblevm.errors import CompileError, NimbleError, RelayTypeError, ShapeMismatch
 from nimblevm.relay.interpreter import evaluate
 from nimblevm.relay.op import get
 from nimblevm.relay.op.dyn import DynReshapeAttrs
@@ -163,3 +163,28 @@ def test_values_that_do_not_fit(name: str) -> None:
 def test_the_length_of_a_shape_must_be_known() -> None:
     with pytest.raises(RelayTypeError, match=r"whose length is known.*rank of the result"):
         text("dyn.reshape(%x, %s)", "%x: Tensor[(?n), float32], %s: Tensor[(?k), int64]")
+
+
+def test_images_of_computed_sizes() -> None:
+    x = relay.var("x", shape=(1, 2, relay.Any(), relay.Any()))
+    size = relay.strided_slice(relay.shape_of(x), [2], [4]) * relay.const(2)
+    mode = "tf_crop_and_resize"
+    for given in ({}, {"roi": (0, 0, 0.5, 1), "coordinate_transformation_mode": mode}):
+        resized = relay.image.resize2d(x, size, **given)
+        mod = relay.infer_type(relay.IRModule.from_expr(relay.Function([x], resized)))
+        assert kernels(mod) == 1
+        assert run(mod, floats(1, 2, 3, 4)).shape == (1, 2, 6, 8)
+    r = relay.var("r", shape=(4,))
+    moving = relay.image.resize2d(x, size, roi=r, coordinate_transformation_mode=mode)
+    with pytest.raises(CompileError, match="roi that is a constant"):
+        nvm.compile(relay.IRModule.from_expr(relay.Function([x, r], moving)))
+
+
+def test_scales_that_the_program_computes() -> None:
+    mod = text("dyn.nn.upsampling(%x, %s, 2f)", "%x: Tensor[(1, 2, ?h, ?w), float32], %s: float32")
+    x = floats(1, 2, 3, 4)
+    assert run(mod, x, np.asarray(1.5, "float32")).shape == (1, 2, 5, 8)
+    with nvm.compile(mod, native=False) as exe, nvm.VirtualMachine(exe) as vm:
+        for scale in (0.1, -1.0, np.nan, np.inf):
+            with pytest.raises(ShapeMismatch):
+                vm.run(x, np.asarray(scale, "float32"))

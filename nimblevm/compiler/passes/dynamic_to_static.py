@@ -25,6 +25,7 @@ from nimblevm.errors import NimbleError
 from nimblevm.relay.infer_type import infer_type
 from nimblevm.relay.ir import Call, Constant, Expr, Function, GlobalVar, IRModule, Let
 from nimblevm.relay.op.dyn import STATIC, Static
+from nimblevm.relay.op.dyn_image import roi_of, scaled, static_attrs
 from nimblevm.relay.op.registry import Op, get
 from nimblevm.relay.op.topk import TopkAttrs
 from nimblevm.relay.types import TensorType
@@ -38,7 +39,16 @@ def _topk(args: tuple[Any, ...], attrs: Any) -> Static:
     return Static("topk", args[:1], found)
 
 
-_FORMS: dict[str, Callable[[tuple[Any, ...], Any], Static]] = {**STATIC, "dyn.topk": _topk}
+def _resize2d(args: tuple[Any, ...], attrs: Any) -> Static:
+    size = tuple(int(v) for v in args[1])
+    return Static("image.resize2d", args[:1], static_attrs(attrs, size, roi_of(args[2])))
+
+
+_FORMS: dict[str, Callable[[tuple[Any, ...], Any], Static]] = {
+    **STATIC,
+    "dyn.topk": _topk,
+    "dyn.image.resize2d": _resize2d,
+}
 
 
 class _Rewriter(Rewriter):
@@ -54,6 +64,8 @@ class _Rewriter(Rewriter):
         if new.op.name == "shape_of":
             return self._sizes(new)
         form = _FORMS.get(new.op.name)
+        if new.op.name == "dyn.nn.upsampling":
+            return self._upsampling(new)
         if form is None:
             return new
         sized = new.op.shape_values
@@ -71,6 +83,23 @@ class _Rewriter(Rewriter):
             return new  # the error belongs to the run
         self.changed = True
         return Call(get(static.name), static.args, static.attrs, span=new.span)
+
+    def _upsampling(self, call: Call) -> Expr:
+        """Its sizes are known where the scales and the image's own sizes are."""
+        data, scales, attrs = call.args[0].checked_type, call.args[1:], call.attrs
+        if not isinstance(data, TensorType):
+            return call
+        sizes = [data.shape[attrs.layout.index(letter)] for letter in "HW"]
+        found = [
+            scaled(size, scale.data)
+            for size, scale in zip(sizes, scales, strict=True)
+            if isinstance(size, int) and isinstance(scale, Constant)
+        ]
+        if len(found) != 2:
+            return call
+        self.changed = True
+        static = static_attrs(attrs, tuple(found), None)
+        return Call(get("image.resize2d"), call.args[:1], static, span=call.span)
 
     def _sizes(self, call: Call) -> Expr:
         data = type_of(call.args[0]) if call.args[0].checked_type is not None else None

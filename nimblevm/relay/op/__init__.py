@@ -18,6 +18,7 @@ from nimblevm.relay.op import (
     dense,
     dropout,
     dyn,
+    dyn_image,
     einsum,
     expand_dims,
     full,
@@ -71,13 +72,13 @@ from nimblevm.relay.op import (
 from nimblevm.relay.op.registry import Op, all_ops, find, get
 
 __all__ = [
-    "Op", "adaptive_pool", "all_ops", "arange", "argwhere", "batch_flatten", "batch_matmul",
-    "bias_add", "binary", "broadcast_to", "cast", "cast_like", "clip", "compare", "concatenate",
-    "conv", "dense", "dropout", "dyn", "einsum", "expand_dims", "find", "full", "gather", "get",
+    "Op", "adaptive_pool", "all_ops", "arange", "argwhere", "batch_flatten", "batch_matmul", "bias_add",
+    "binary", "broadcast_to", "cast", "cast_like", "clip", "compare", "concatenate", "conv", "dense",
+    "dropout", "dyn", "dyn_image", "einsum", "expand_dims", "find", "full", "gather", "get",
     "get_valid_counts", "l2_normalize", "layer_norm", "leaky_relu", "like", "matmul", "meshgrid",
-    "ndarray_size", "non_max_suppression", "norm", "one_hot", "pad", "pool", "prelu", "reduce",
-    "registry", "reinterpret", "repeat", "reshape", "resize", "reverse", "scan", "scatter",
-    "searchsorted", "sequence_mask", "shape_of", "softmax", "sort", "split", "squeeze", "stack",
-    "strided_set", "strided_slice", "take", "tile", "topk", "transpose", "trilu", "unary",
-    "unique", "unravel_index", "variance", "vm", "where", "window",
+    "ndarray_size", "non_max_suppression", "norm", "one_hot", "pad", "pool", "prelu", "reduce", "registry",
+    "reinterpret", "repeat", "reshape", "resize", "reverse", "scan", "scatter", "searchsorted",
+    "sequence_mask", "shape_of", "softmax", "sort", "split", "squeeze", "stack", "strided_set",
+    "strided_slice", "take", "tile", "topk", "transpose", "trilu", "unary", "unique", "unravel_index",
+    "variance", "vm", "where", "window",
 ]  # fmt: skip

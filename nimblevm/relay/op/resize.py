@@ -29,7 +29,7 @@ import numpy as np
 
 from nimblevm.errors import ShapeMismatch
 from nimblevm.relay import dims
-from nimblevm.relay.dims import Dim
+from nimblevm.relay.dims import Dim, DimExpr
 from nimblevm.relay.op.cast import convert
 from nimblevm.relay.op.common import (
     ACCUMULATED,
@@ -85,7 +85,7 @@ class Resize1DAttrs(Attrs):
 class Resize2DAttrs(Attrs):
     """See the module's docstring."""
 
-    size: tuple[int, ...]
+    size: tuple[Dim, ...]
     roi: tuple[float, ...] | None = None
     layout: str = "NCHW"
     method: str = "linear"
@@ -181,7 +181,9 @@ def _check(ctx: TypeContext, attrs: Any, spec: Sampling) -> None:
             if not 0 < getattr(attrs, name) < 2**20:
                 raise ctx.fail(f"{name} must be greater than 0, not {getattr(attrs, name)!r}")
         return
-    numbers(ctx, "size", attrs.size, len(spec.letters), 1)
+    # Passes write dims that they bound.
+    known_sizes = tuple(1 if isinstance(n, DimExpr) else n for n in attrs.size)
+    numbers(ctx, "size", known_sizes, len(spec.letters), 1)
     for name, value, known in (
         ("method", attrs.method, METHODS),
         ("coordinate_transformation_mode", attrs.coordinate_transformation_mode, MODES),

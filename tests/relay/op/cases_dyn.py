@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nimblevm.relay.op import dyn, pad, vm, window
+from nimblevm.relay.op import dyn, dyn_image, pad, resize, vm, window
 from tests.relay.op.draw import SIZES, Case, Source, array, flag, pick, shape, stretched
 
 
@@ -119,6 +119,33 @@ def _window(source: Source, dtype: str) -> Case:
     return Case((array(source, dims, dtype),), attrs)
 
 
+def _image(source: Source, dtype: str, layout: str) -> np.ndarray:
+    dims = {
+        "N": source.integer(0, 2),
+        "C": 2,
+        "H": pick(source, (1, 2, 5)),
+        "W": pick(source, (1, 3, 4)),
+    }
+    return array(source, tuple(dims[letter] for letter in layout), dtype, special=False)
+
+
+def _resize2d(source: Source, dtype: str) -> Case:
+    layout = pick(source, ("NCHW", "NHWC"))
+    method, mode = pick(source, resize.METHODS), pick(source, resize.MODES[:-1])
+    attrs = dyn_image.DynResizeAttrs(layout, method, mode)
+    size = _vector(source, (source.integer(1, 6), source.integer(1, 6)))
+    roi = np.asarray((0, 0.25, 1, 0.75), "float32")
+    return Case((_image(source, dtype, layout), size, roi), attrs)
+
+
+def _upsampling(source: Source, dtype: str) -> Case:
+    layout = pick(source, ("NCHW", "NHWC"))
+    method = pick(source, ("nearest_neighbor", "bilinear", "bicubic"))
+    scales = (np.asarray(pick(source, (1, 2, 1.5, 3)), "float32") for _ in range(2))
+    attrs = dyn_image.DynUpSamplingAttrs(layout, method, flag(source))
+    return Case((_image(source, dtype, layout), *scales), attrs)
+
+
 def _read_int(source: Source, dtype: str) -> Case:
     data = array(source, shape(source, sizes=(1, 2, 3)), dtype)
     return Case((data,), vm.ReadIntAttrs(source.integer(0, data.size - 1)))
@@ -129,8 +156,9 @@ CASES: dict[str, Callable[[Source, str], Case]] = {
     "dyn.full": _full, "dyn.tile": _tile, "dyn.one_hot": _one_hot, "dyn.strided_slice": _strided_slice,
     "dyn.squeeze": _squeeze, "dyn.expand_dims": _expand_dims, "dyn.nn.pad": _pad, "dyn.window": _window,
     "vm.read_int": _read_int,
+    "dyn.image.resize2d": _resize2d, "dyn.nn.upsampling": _upsampling,
 }  # fmt: skip
 
 # Their vectors say the rank of the result, so their length must be known; compiled, they are other operators.
-LOWERED = frozenset(dyn.STATIC)
+LOWERED = frozenset((*dyn.STATIC, "dyn.image.resize2d", "dyn.nn.upsampling"))
 EDGES = _RESHAPES
