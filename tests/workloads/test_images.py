@@ -43,7 +43,17 @@ def test_a_detection_head_on_20_random_sizes() -> None:
         want = ssd.reference(x, **params)
         kept += int((want[..., 0] >= 0).sum())
         for vm in machines:
-            np.testing.assert_allclose(vm.run(x).numpy(), want, rtol=1e-4, atol=1e-5)
+            got = vm.run(x).numpy()
+            assert (
+                np.diff(got[..., 1], axis=1) < 1e-5
+            ).all()  # best first; nearly equal scores may swap
+            np.testing.assert_allclose(by_place(got), by_place(want), rtol=1e-4, atol=1e-5)
     assert kept > 100
     for vm in machines:
         vm.close()
+
+
+def by_place(rows: np.ndarray) -> np.ndarray:
+    """The rows of every image in the order of their boxes' left edges."""
+    order = np.argsort(rows[..., 2], axis=1, kind="stable")
+    return np.take_along_axis(rows, order[..., None], axis=1)
