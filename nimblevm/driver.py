@@ -184,8 +184,8 @@ def _constant(param: Var, value: Any) -> Constant:
 
 
 def evaluate_call(call: Call, values: tuple[Any, ...]) -> Any:
-    """The value of one operator call, by the kernel and instructions that a run would use (constant
-    folding).
+    """The value of one operator call, an array or a tuple of arrays, by the kernel and instructions
+    that a run would use (constant folding).
     """
     args = tuple(
         Tuple(tuple([Constant(v) for v in value])) if isinstance(value, tuple) else Constant(value)
@@ -199,7 +199,9 @@ def evaluate_call(call: Call, values: tuple[Any, ...]) -> Any:
     )
     with Executable.from_bytes(data, native=False) as exe, VirtualMachine(exe) as vm:
         result = vm.run()
-    return np.array(result.numpy())
+        if isinstance(result, tuple):
+            return tuple([np.array(field.numpy()) for field in result])
+        return np.array(result.numpy())
 
 
 __all__ = ["bind_params", "compile", "compile_to_bytes", "evaluate_call"]

@@ -13,22 +13,24 @@ Needs: inferred types. Keeps: them. Cost: one walk and the evaluations.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from nimblevm import dtypes
 from nimblevm.compiler.pass_base import Pass, PassContext
-from nimblevm.compiler.rewrite import Rewriter, map_functions, type_of, with_body
+from nimblevm.compiler.rewrite import Rewriter, map_functions, type_of, typed, with_body
 from nimblevm.errors import NimbleError
 from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Let, Tuple
 from nimblevm.relay.op.registry import Op
-from nimblevm.relay.types import TensorType
+from nimblevm.relay.types import TupleType, Type, value_tensors
 
 MAX_BYTES = 64 * 1024
 MAX_EVALUATIONS = 256
 
 
 class _Folder(Rewriter):
-    def __init__(self, ctx: PassContext, cache: dict[object, Constant | None]) -> None:
+    def __init__(self, ctx: PassContext, cache: dict[object, Expr | None]) -> None:
         super().__init__()
         self.ctx = ctx
         self.cache = cache
@@ -52,25 +54,33 @@ class _Folder(Rewriter):
             size += sum(a.nbytes for a in arrays)
             values.append(arrays if isinstance(arg, Tuple) else arrays[0])
         result = type_of(new)
-        if not isinstance(result, TensorType) or not _small(result, size):
+        if not _small(result, size):
             return new
         return self._evaluate(new, tuple(values)) or new
 
-    def _evaluate(self, call: Call, values: tuple[object, ...]) -> Constant | None:
+    def _evaluate(self, call: Call, values: tuple[object, ...]) -> Expr | None:
         key = (call.op, call.attrs, tuple([_key(v) for v in values]))
         if key in self.cache:
             return self.cache[key]
         if len(self.cache) >= MAX_EVALUATIONS or self.ctx.evaluate is None:
             return None
-        found: Constant | None
+        found: Expr | None
         try:
-            found = Constant(np.asarray(self.ctx.evaluate(call, values)), span=call.span)
+            found = _value(self.ctx.evaluate(call, values), call)
         except NimbleError:
             found = None
         if found is not None and found.checked_type is not call.checked_type:
             found = None  # a size that inference does not know
         self.cache[key] = found
         return found
+
+
+def _value(value: Any, call: Call) -> Expr:
+    """What an evaluation gave as an expression: a constant, or a tuple of them."""
+    if not isinstance(value, tuple):
+        return Constant(np.asarray(value), span=call.span)
+    fields = tuple([Constant(np.asarray(v), span=call.span) for v in value])
+    return typed(Tuple(fields, span=call.span), TupleType([type_of(f) for f in fields]))
 
 
 def _key(value: object) -> object:
@@ -80,20 +90,23 @@ def _key(value: object) -> object:
     return (str(getattr(value, "dtype", "")), getattr(value, "shape", ()), data)
 
 
-def _small(result: TensorType, operand_bytes: int) -> bool:
-    size = dtypes.dtype(result.dtype).itemsize
-    for dim in result.shape:
-        if not isinstance(dim, int):
-            return False
-        size *= dim
-    return size <= max(MAX_BYTES, operand_bytes)
+def _small(result: Type, operand_bytes: int) -> bool:
+    total = 0
+    for tensor in value_tensors(result):
+        size = dtypes.dtype(tensor.dtype).itemsize
+        for dim in tensor.shape:
+            if not isinstance(dim, int):
+                return False
+            size *= dim
+        total += size
+    return total <= max(MAX_BYTES, operand_bytes)
 
 
 def fold_constant(mod: IRModule, ctx: PassContext) -> IRModule:
     """See the module's docstring."""
     if ctx.evaluate is None:
         return mod
-    cache: dict[object, Constant | None] = {}
+    cache: dict[object, Expr | None] = {}
 
     def fold(function: Function) -> Function:
         return with_body(function, _Folder(ctx, cache).rewrite(function.body))
