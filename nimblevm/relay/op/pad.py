@@ -67,6 +67,10 @@ def _padded(ctx: TypeContext, data: TensorType, width: Any, mode: str) -> Type:
             spare = SPARE[mode]
             larger = dims.max_(before, after)
             need = dims.min_(larger, 1) if spare is None else dims.add(larger, spare)
+            if isinstance(size, int) and isinstance(need, int) and size < need:
+                raise ctx.fail(
+                    f"axis {axis} has {size} elements; {mode!r} with pads {pair} needs {need}", 0
+                )
             ctx.require_dim(0, axis, dims.max_(size, need))
     return TensorType(shape, data.dtype)
 
