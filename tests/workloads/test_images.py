@@ -54,6 +54,6 @@ def test_a_detection_head_on_20_random_sizes() -> None:
 
 
 def by_place(rows: np.ndarray) -> np.ndarray:
-    """The rows of every image in the order of their boxes' left edges."""
-    order = np.argsort(rows[..., 2], axis=1, kind="stable")
+    """The rows of every image in an order that rounding hardly changes: of a mix of all their fields."""
+    order = np.argsort(rows @ np.array([1.0, 2.3, 3.7, 5.1, 7.9, 11.2]), axis=1, kind="stable")
     return np.take_along_axis(rows, order[..., None], axis=1)
