@@ -6,8 +6,8 @@ after:   let %t = (%x, %y); %x
 
 x * 1, x / 1, x - 0, and of integers x + 0, x | 0, x * 1; casts, reshapes, broadcasts and
 vm.match_type to the type that the operand has; double negation; fields of tuples at hand; ifs on a
-constant; take(shape_of(x), constant) as vm.dim_of; ndarray_size as their product; cast_like as cast;
-vm.dim_of of a static axis. Not x + 0f: it turns
+constant; take(shape_of(x), constant) as vm.dim_of, vm.dim_of of a static axis as its size;
+ndarray_size as a product of sizes, cast_like as cast, nn.dropout as (x, ones). Not x + 0f: it turns
 -0 into 0. A rule applies only if the result's type is that of what it becomes.
 
 Needs: inferred types. Keeps: them. Cost: one walk, O(nodes).
@@ -21,7 +21,7 @@ import numpy as np
 
 from nimblevm import dtypes
 from nimblevm.compiler.pass_base import Pass, PassContext
-from nimblevm.compiler.rewrite import Rewriter, map_functions, op_call, type_of, with_body
+from nimblevm.compiler.rewrite import Rewriter, map_functions, op_call, type_of, typed, with_body
 from nimblevm.relay.ir import (
     Call,
     Constant,
@@ -89,6 +89,9 @@ class _Simplifier(Rewriter):
             return _number_of_elements(call)
         if name == "cast_like":
             return _cast_of_like(call)
+        if name == "nn.dropout":
+            x = call.args[0]
+            return typed(Tuple((x, op_call("ones_like", (x,), type_of(x)))), call.checked_type)
         if name == "vm.dim_of":
             type_ = type_of(call.args[0])
             dim = type_.shape[call.attrs.axis] if isinstance(type_, TensorType) else None
