@@ -26,7 +26,7 @@ CASES: dict[str, tuple[str, list[Any]]] = {
         ' (%u.0 * cast(%u.4, dtype="float32"), take(%u.0, %u.2), concatenate((%u.0, %x)), %u) }',
         [X],
     ),
-    "field_alone": ("def @main(%x: Tensor[(?n), float32]) { unique(%x, is_sorted=False).0 }", [X]),
+    "field_alone": ("def @main(%x: Tensor[(?n), float32]) { unique(%x, sorted=False).0 }", [X]),
     "nothing_found": (
         "def @main(%x: Tensor[(?n, 2), float32]) { let %w = argwhere(%x > 9f); (%w, sum(%w), shape_of(%w)) }",
         [X.reshape(4, 2)],

@@ -13,7 +13,7 @@ def _rule(call: Call) -> CCall:
     name = "unique_counts" if call.attrs.return_counts else "unique"
     counts = (vector,) if call.attrs.return_counts else ()
     shapes = (vector, vector, vector, vector, (1,), *counts)
-    return CCall(f"{name}_{data.dtype}", vector, (int(call.attrs.is_sorted),), shapes)
+    return CCall(f"{name}_{data.dtype}", vector, (int(call.attrs.sorted),), shapes)
 
 
 register_c_call("unique", _rule, only=True)

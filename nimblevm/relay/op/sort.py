@@ -24,13 +24,17 @@ INDEX_DTYPES = ("int32", "int64")
 
 @dataclass(frozen=True, slots=True)
 class SortAttrs(Attrs):
-    """axis: which axis, negative from the end. is_ascend: ascending, else descending."""
+    """axis: which axis, negative from the end. is_ascend: ascending, else descending. dtype: means nothing here,
+    but TVM writes it."""
 
     axis: int = -1
     is_ascend: bool = True
+    dtype: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_ascend", bool(self.is_ascend))
+        if self.dtype == "void":
+            object.__setattr__(self, "dtype", "")
 
 
 @dataclass(frozen=True, slots=True)

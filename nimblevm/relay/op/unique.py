@@ -1,11 +1,11 @@
-"""unique(data, is_sorted=True, return_counts=False): the distinct elements of a vector.
+"""unique(data, sorted=True, return_counts=False): the distinct elements of a vector.
 
     a tuple: unique out[u], the distinct elements;  indices[u], where each occurs first;
     inverse[i], with unique[inverse[i]] = data[i];  num_unique[0], their number;  with return_counts counts[u]
 
-data: rank 1, any dtype; all NaNs are one element, as -0 and 0 are (the first that occurs is kept). is_sorted:
+data: rank 1, any dtype; all NaNs are one element, as -0 and 0 are (the first that occurs is kept). sorted:
 ascending with NaN last, else in the order of first occurrence. The size u depends on data; inverse has data's size,
-num_unique size 1; all but unique are int32. Attrs: is_sorted, return_counts. Source: Relay's unique, whose outputs
+num_unique size 1; all but unique are int32. Attrs: sorted, return_counts. Source: Relay's unique, whose outputs
 are padded to data's size: here they end after num_unique elements.
 Differs from numpy: order of first occurrence exists; num_unique is a result.
 """
@@ -24,9 +24,9 @@ from nimblevm.relay.types import TensorType, TupleType, Type
 
 @dataclass(frozen=True, slots=True)
 class UniqueAttrs(Attrs):
-    """is_sorted: ascending, else in order of first occurrence. return_counts: a fifth result."""
+    """sorted: ascending, else in order of first occurrence. return_counts: a fifth result."""
 
-    is_sorted: bool = True
+    sorted: bool = True
     return_counts: bool = False
 
 
@@ -62,7 +62,7 @@ def _reference(inputs: tuple[Array, ...], attrs: UniqueAttrs, result: Type) -> t
     label = np.empty(data.shape, "int64")
     label[places] = np.cumsum(starts) - 1
     first = places[starts]
-    if not attrs.is_sorted:
+    if not attrs.sorted:
         renumbered = np.argsort(first)
         label = np.argsort(renumbered)[label] if first.size else label
         first = first[renumbered]
