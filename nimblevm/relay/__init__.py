@@ -109,6 +109,7 @@ from nimblevm.relay.builder_math import (
     variance,
 )
 from nimblevm.relay.builder_move import (
+    adv_index,
     broadcast_to_like,
     collapse_sum_like,
     collapse_sum_to,
@@ -199,7 +200,7 @@ __all__ = [
     "PatternConstructor", "PatternTuple", "PatternVar", "PatternWildcard", "Prelude", "RefCreate",
     "RefRead", "RefType", "RefWrite", "ScopeBuilder", "SemVer", "Span", "StructuralMismatch",
     "TensorType", "Tuple", "TupleGetItem", "TupleType", "TupleWrapper", "Type", "TypeCall",
-    "TypeData", "TypeVar", "Var", "abs", "acos", "acosh", "add", "all", "any", "arange", "argmax",
+    "TypeData", "TypeVar", "Var", "abs", "acos", "acosh", "add", "adv_index", "all", "any", "arange", "argmax",
     "argmin", "argsort", "argwhere", "asin", "asinh", "assert_structural_equal", "astext", "atan",
     "atanh", "bind", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast_to",
     "broadcast_to_like", "cast", "cast_like", "ceil", "check_well_formed", "clip",

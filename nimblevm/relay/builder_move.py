@@ -88,6 +88,11 @@ def gather_nd(
     return call_op("gather_nd", data, indices, attrs=attrs)
 
 
+def adv_index(inputs: AnyValue) -> ir.Call:
+    """The first axes of data indexed with tensors; inputs is a tuple (expression) of data and the indices."""
+    return call_op("adv_index", fields_of(inputs))
+
+
 def scatter_elements(
     data: Operand, indices: Operand, updates: Operand, axis: int = 0, reduction: str = "update"
 ) -> ir.Call:

@@ -111,6 +111,10 @@ def _gather_reference(inputs: tuple[Array, ...], attrs: GatherAttrs, result: Typ
 def _gather_nd_reference(inputs: tuple[Array, ...], attrs: GatherNDAttrs, result: Type) -> Array:
     data, indices = inputs
     batch, rest = attrs.batch_dims, indices.shape[1:]
+    left = data.shape[batch + len(indices) :]
+    if 0 in (*rest, *left):
+        # An index that no element of the result reads is not looked at.
+        return np.empty((*rest, *left), data.dtype)
     places: list[Array] = list(np.indices(rest, sparse=True)[:batch])
     for number, part in enumerate(indices):
         places.append(positions("gather_nd", part, data.shape[batch + number]))

@@ -20,7 +20,17 @@ from nimblevm.relay.op import (
     tile,
     trilu,
 )
-from tests.relay.op.draw import SIZES, Case, Source, array, flag, pick, shape, stretched
+from tests.relay.op.draw import (
+    SIZES,
+    Case,
+    Source,
+    array,
+    flag,
+    operands,
+    pick,
+    shape,
+    stretched,
+)
 
 
 def _indices(source: Source, dims: tuple[int, ...], size: int, dtype: str) -> np.ndarray:
@@ -130,6 +140,8 @@ def _gather_nd(source: Source, dtype: str) -> Case:
     dims = shape(source, 1, 3, (1, 2, 3))
     batch = source.integer(0, min(1, len(dims)))
     named = source.integer(0, len(dims) - batch)
+    if source.integer(0, 3) == 0 and batch + named < len(dims):
+        dims = (*dims[:-1], 0)
     rest = dims[:batch] + shape(source, 0, 2)
     kind = _index_dtype(source)
     parts = [_indices(source, rest, dims[batch + n], kind) for n in range(named)]
@@ -236,6 +248,17 @@ def _unravel_index(source: Source, dtype: str) -> Case:
     return Case((np.asarray(rng.integers(-5, 130, shape(source, 0, 1))).astype(dtype), sizes))
 
 
+def _adv_index(source: Source, dtype: str) -> Case:
+    dims = shape(source, 1, 3, (1, 2, 3))
+    count = source.integer(1, len(dims))
+    parts = operands(source, count)
+    indices = (
+        _indices(source, part, size, _index_dtype(source))
+        for part, size in zip(parts, dims, strict=False)
+    )
+    return Case(((array(source, dims, dtype), *indices),))
+
+
 CASES: dict[str, Callable[[Source, str], Case]] = {
     "tile": _tile, "repeat": _repeat, "reverse": _reverse, "reverse_sequence": _reverse_sequence,
     "nn.pad": _pad, "nn.mirror_pad": _mirror_pad, "meshgrid": _meshgrid, "trilu": _trilu,
@@ -243,7 +266,7 @@ CASES: dict[str, Callable[[Source, str], Case]] = {
     "scatter_elements": _scatter_elements, "scatter_nd": _scatter_nd, "invert_permutation": _invert_permutation,
     "strided_set": _strided_set, "broadcast_to_like": _broadcast_like, "slice_like": _slice_like,
     "reshape_like": _reshape_like, "full_like": _full_like, "collapse_sum_like": _collapse_like,
-    "collapse_sum_to": _collapse_to, "unravel_index": _unravel_index,
+    "collapse_sum_to": _collapse_to, "unravel_index": _unravel_index, "adv_index": _adv_index,
 }  # fmt: skip
 
 # Operators with a vector operand whose length must be known.
