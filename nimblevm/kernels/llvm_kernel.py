@@ -325,6 +325,11 @@ class KernelText:
 
     def _total(self, value: Value) -> str:
         """A new element of a tile: an Accumulate in another form, so a product may be fused into the sum."""
+        if isinstance(value, Binary) and value.op in ("min", "max"):
+            if dtypes.dtype(value.dtype).is_float:
+                x, y = self._value(value.lhs), self._value(value.rhs)
+                return ops.extreme(self.lines, value.op, x, y, REGISTER[value.dtype])
+            return self._value(value)
         is_sum = (
             isinstance(value, Binary)
             and value.op == "add"

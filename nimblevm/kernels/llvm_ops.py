@@ -412,6 +412,16 @@ def _float_binary(b: Lines, op: str, x: str, y: str, dtype: str, contract: bool)
     raise Unsupported(f"no generated code for {op} of {dtype}")
 
 
+def extreme(b: Lines, op: str, x: str, y: str, type_: str) -> str:
+    """min or max of floats, NaN if either is, as selects: a row of them becomes vectors, while LLVM unrolls a row of
+    llvm.maximum into scalars. A loop over one such local has to use llvm.maximum, whose reduction LLVM knows.
+    """
+    wins = b.do(f"fcmp {'ogt' if op == 'max' else 'olt'} {type_} {x}, {y}")
+    found = b.do(f"select i1 {wins}, {type_} {x}, {type_} {y}")
+    nan = b.do(f"fcmp uno {type_} {x}, {x}")
+    return b.do(f"select i1 {nan}, {type_} {x}, {type_} {found}")
+
+
 def _fmod(b: Lines, x: str, y: str, type_: str) -> str:
     """The exact remainder; that of two floats, computed in double, is a float."""
     function = b.helpers.fmod()
