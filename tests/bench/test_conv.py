@@ -1,0 +1,61 @@
+"""The convolutions of resnet18 and its pools at batch 1, sizes of images unknown: GFLOP/s, and ns an output of pools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nimblevm as nvm
+from nimblevm import relay
+from nimblevm.relay import nn
+from tests.bench.measure import nanoseconds, record
+
+pytestmark = pytest.mark.bench
+ROUNDS = 30
+# in-channels, size of the image, out-channels, kernel, stride
+LAYERS = [
+    (3, 224, 64, 7, 2), (64, 56, 64, 3, 1), (64, 56, 128, 3, 2), (64, 56, 128, 1, 2), (128, 28, 128, 3, 1),
+    (128, 28, 256, 3, 2), (256, 14, 256, 3, 1), (256, 14, 512, 3, 2), (512, 7, 512, 3, 1),
+]  # fmt: skip
+
+
+def machine(params: list[relay.Var], body: relay.Expr) -> nvm.VirtualMachine:
+    return nvm.VirtualMachine(nvm.compile(relay.IRModule.from_expr(relay.Function(params, body))))
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("layer", LAYERS)
+def test_convolution(benchmark: Any, layer: tuple[int, ...], layout: str) -> None:
+    channels, size, outs, kernel, stride = layer
+    n, h, w = (relay.Any() for _ in range(3))
+    rng = np.random.default_rng(0)
+    if layout == "NCHW":
+        x = relay.var("x", shape=(n, channels, h, w))
+        shape, weights = (1, channels, size, size), (outs, channels, kernel, kernel)
+    else:
+        x = relay.var("x", shape=(n, h, w, channels))
+        shape, weights = (1, size, size, channels), (kernel, kernel, channels, outs)
+    weight = relay.var("weight", shape=weights)
+    conv = nn.conv2d(
+        x, weight, strides=stride, padding=kernel // 2, data_layout=layout,
+        kernel_layout="OIHW" if layout == "NCHW" else "HWIO",
+    )  # fmt: skip
+    vm = machine([x, weight], nn.relu(conv))
+    args = [rng.standard_normal(s).astype(np.float32) for s in (shape, weights)]
+    took = nanoseconds(benchmark, lambda: vm.run(*args), ROUNDS)
+    out = (size - 1) // stride + 1
+    flops = 2 * channels * outs * kernel * kernel * out * out
+    name = f"conv {layout} {channels}->{outs} {kernel}x{kernel}/{stride} at {size}, GFLOP/s"
+    record(benchmark, name, "vm", flops / took if took else 0.0, None)
+
+
+@pytest.mark.parametrize("kind", ["max", "avg"])
+def test_pool(benchmark: Any, kind: str) -> None:
+    x = relay.var("x", shape=(relay.Any(), 64, relay.Any(), relay.Any()))
+    pool = nn.max_pool2d if kind == "max" else nn.avg_pool2d
+    vm = machine([x], pool(x, (3, 3), (2, 2), padding=(1, 1)))
+    data = np.random.default_rng(0).standard_normal((1, 64, 112, 112)).astype(np.float32)
+    took = nanoseconds(benchmark, lambda: vm.run(data), ROUNDS)
+    record(benchmark, f"{kind} pool 3x3/2, 64 at 112, an output", "vm", took / (64 * 56 * 56), None)
