@@ -80,8 +80,11 @@ class _Writer:
     def value(self, depth: int) -> str:
         self.budget -= 1
         if depth <= 0 or self.budget <= 0:
-            return self.pick([*self.ints, "1", "2", f"ref_read({self.pick(self.refs)})"])
-        match self.integer(12):
+            return self.pick([*self.ints, "0", "1", "2", f"ref_read({self.pick(self.refs)})"])
+        if self.failing and self.integer(5) == 0:
+            operator = self.pick(["divide", "floor_mod"])
+            return f"{operator}({self.value(depth - 1)}, {self.value(depth - 1)})"
+        match self.integer(11):
             case 0 | 1:
                 return f"ref_read({self.pick(self.refs)})"
             case 2:
@@ -101,9 +104,7 @@ class _Writer:
                 return f"(fn () -> int32 {{ if ({cond}) {self.block(depth)} else {self.block(depth)} }})()"
             case 10:
                 return self.matching(depth)
-            case 11 if self.failing:
-                return f"{self.pick(['divide', 'floor_mod'])}({self.value(depth - 1)}, {self.value(depth - 1)})"
-            case 12 if self.thunks:
+            case 11 if self.thunks:
                 return (
                     f"@turns({self.integer(2)}, {self.pick(self.thunks)}, {self.value(depth - 1)})"
                 )
