@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import postorder
 from nimblevm.errors import CompileError
 from nimblevm.relay.ir import GlobalVar, IRModule
@@ -45,4 +46,14 @@ def remove_unused(mod: IRModule, entry_points: Iterable[str]) -> IRModule:
     return result
 
 
-__all__ = ["remove_unused"]
+def remove_unused_pass(entry_points: Iterable[str]) -> Pass:
+    """As a pass for given entry points."""
+    names = list(entry_points)
+
+    def run(mod: IRModule, ctx: PassContext) -> IRModule:
+        return remove_unused(mod, names)
+
+    return Pass("remove_unused", run)
+
+
+__all__ = ["remove_unused", "remove_unused_pass"]

@@ -1,0 +1,45 @@
+"""Run at compile time what is known there. A pass that users call.
+
+before:  let %f = fn (%c: bool, %y: float32) { if (%c) { exp(%y) } else { %y } }; %f(True, %x)
+after:   exp(%x)
+
+Rounds, until nothing changes, of putting in the bodies of known functions (`unfold`), deciding matches on known
+constructors and ifs on constants, folding constants, and dropping what is dead. A recursive function is unfolded
+where that decides its first branch, MAX_CALLS times in all; so a loop with a constant count becomes straight
+code, and a list that is known is walked.
+
+Needs: inferred types. Makes A-normal form. Cost: O(nodes of the result) a round, at most MAX_ROUNDS. Not done: known
+contents of references. Source: TVM's PartialEvaluate, but online and in rounds, without its store.
+"""
+
+from __future__ import annotations
+
+from nimblevm.compiler.pass_base import Pass, PassContext
+from nimblevm.compiler.passes.dead_code import DEAD_CODE
+from nimblevm.compiler.passes.fold_constant import FOLD_CONSTANT
+from nimblevm.compiler.passes.simplify import SIMPLIFY
+from nimblevm.compiler.passes.to_anf import TO_ANF
+from nimblevm.compiler.unfold import Unfolder
+from nimblevm.relay.infer_type import infer_type
+from nimblevm.relay.ir import IRModule
+
+MAX_ROUNDS = 64
+MAX_CALLS = 1024
+
+
+def partial_eval(mod: IRModule, ctx: PassContext) -> IRModule:
+    """See the module's docstring."""
+    inner = PassContext(evaluate=ctx.evaluate, unbox=ctx.unbox)
+    unfolder = Unfolder(MAX_CALLS)
+    for _ in range(MAX_ROUNDS):
+        for step in (TO_ANF, SIMPLIFY, FOLD_CONSTANT, DEAD_CODE):
+            mod = step(mod, inner)
+        mod = infer_type(mod)
+        new = unfolder.run(mod)
+        if new is mod:
+            break
+        mod = infer_type(new)
+    return mod
+
+
+PARTIAL_EVAL = Pass("partial_eval", partial_eval)
