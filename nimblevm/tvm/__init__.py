@@ -1,0 +1,13 @@
+"""TVM's module tree over this library, for scripts that were written for TVM: `from nimblevm import tvm`.
+
+A facade: it re-exports names and adapts signatures, and nothing imports it. docs/from-tvm.md says what differs.
+"""
+
+from nimblevm.errors import NimbleError as TVMError
+from nimblevm.relay.ir import IRModule
+from nimblevm.tvm import ir, nd, relay, runtime, testing, transform
+from nimblevm.tvm.runtime import cpu, device
+
+__all__ = [
+    "IRModule", "TVMError", "cpu", "device", "ir", "nd", "relay", "runtime", "testing", "transform",
+]  # fmt: skip

@@ -1,0 +1,24 @@
+"""tvm.ir: modules, structural equality, types."""
+
+from nimblevm.relay.ir import GlobalVar, IRModule, Span
+from nimblevm.relay.op.registry import Op
+from nimblevm.relay.structural import assert_structural_equal, structural_equal
+from nimblevm.relay.structural_hash import structural_hash
+from nimblevm.relay.types import (
+    FuncType,
+    GlobalTypeVar,
+    IncompleteType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeVar,
+)
+from nimblevm.tvm import transform
+from nimblevm.tvm.ir import instrument
+
+__all__ = [
+    "FuncType", "GlobalTypeVar", "GlobalVar", "IRModule", "IncompleteType", "Op", "Span", "TensorType", "TupleType",
+    "Type", "TypeCall", "TypeVar", "assert_structural_equal", "instrument", "structural_equal", "structural_hash",
+    "transform",
+]  # fmt: skip

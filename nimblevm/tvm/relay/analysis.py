@@ -1,0 +1,18 @@
+"""tvm.relay.analysis: questions about programs."""
+
+from nimblevm.relay.analysis import (
+    all_type_vars,
+    all_vars,
+    bound_type_vars,
+    bound_vars,
+    free_type_vars,
+    free_vars,
+    unmatched_cases,
+)
+from nimblevm.relay.visitor import post_order_visit
+from nimblevm.relay.well_formed import well_formed
+
+__all__ = [
+    "all_type_vars", "all_vars", "bound_type_vars", "bound_vars", "free_type_vars", "free_vars", "post_order_visit",
+    "unmatched_cases", "well_formed",
+]  # fmt: skip

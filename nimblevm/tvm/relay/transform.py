@@ -1,0 +1,155 @@
+"""tvm.relay.transform: the passes that users call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from nimblevm.compiler import transform as passes
+from nimblevm.compiler.passes.cse import CSE
+from nimblevm.compiler.passes.dead_code import DEAD_CODE
+from nimblevm.compiler.passes.dynamic_to_static import DYNAMIC_TO_STATIC
+from nimblevm.compiler.passes.eta_expand import eta_expand_pass
+from nimblevm.compiler.passes.fold_constant import FOLD_CONSTANT
+from nimblevm.compiler.passes.fuse_ops import FUSE_OPS
+from nimblevm.compiler.passes.inline import INLINE
+from nimblevm.compiler.passes.lambda_lift import LAMBDA_LIFT
+from nimblevm.compiler.passes.partial_eval import PARTIAL_EVAL
+from nimblevm.compiler.passes.remove_unused import remove_unused_pass
+from nimblevm.compiler.passes.simplify import SIMPLIFY
+from nimblevm.compiler.passes.simplify_inference import SIMPLIFY_INFERENCE
+from nimblevm.compiler.passes.to_anf import TO_ANF
+from nimblevm.compiler.passes.to_graph import TO_GRAPH
+from nimblevm.compiler.transform import (
+    FunctionPass,
+    ModulePass,
+    Pass,
+    PassContext,
+    Sequential,
+    function_pass,
+    module_pass,
+)
+from nimblevm.driver import evaluate_call
+from nimblevm.relay.ir import Call
+
+# TVM's names of what compile() may leave out.
+_PIPELINE = {
+    "DeadCodeElimination": "dead_code",
+    "EliminateCommonSubexpr": "cse",
+    "FoldConstant": "fold_constant",
+    "Inline": "inline",
+    "SimplifyExpr": "simplify",
+}
+
+
+def passes_off() -> tuple[str, ...]:
+    """The compiler's names of the passes that the current context disables."""
+    off = PassContext.current().disabled_pass
+    return tuple(_PIPELINE[name] for name in off if name in _PIPELINE)
+
+
+_fold = passes.builtin("FoldConstant", 2, [FOLD_CONSTANT], evaluate_call)
+_to_static = passes.builtin("DynamicToStatic", 2, [DYNAMIC_TO_STATIC], evaluate_call)
+_evaluate = passes.builtin("PartialEvaluate", 1, [PARTIAL_EVAL], evaluate_call)
+_infer = passes.builtin("InferType", 0, [])
+_cse = passes.builtin("EliminateCommonSubexpr", 3, [CSE])
+_dead = passes.builtin("DeadCodeElimination", 1, [DEAD_CODE])
+_inline = passes.builtin("Inline", 1, [INLINE])
+_simplify = passes.builtin("SimplifyExpr", 0, [SIMPLIFY])
+_inference = passes.builtin("SimplifyInference", 0, [SIMPLIFY_INFERENCE])
+_anf = passes.builtin("ToANormalForm", 1, [TO_ANF])
+_graph = passes.builtin("ToGraphNormalForm", 1, [TO_GRAPH])
+_lift = passes.builtin("LambdaLift", 1, [TO_ANF, LAMBDA_LIFT])
+_fuse = passes.builtin("FuseOps", 0, [TO_ANF, FUSE_OPS])
+
+
+def InferType() -> Pass:
+    """Fill in all types."""
+    return _infer()
+
+
+def FoldConstant(fold_qnn: bool = False) -> Pass:
+    """Evaluate operators on constants. `fold_qnn` decides nothing: there are no qnn operators."""
+    return _fold()
+
+
+def SimplifyExpr() -> Pass:
+    """Algebraic rewrites that change no bit."""
+    return _simplify()
+
+
+def SimplifyInference() -> Pass:
+    """batch_norm as multiply and add, no dropout."""
+    return _inference()
+
+
+def EliminateCommonSubexpr(fskip: Callable[[Call], bool] | None = None) -> Pass:
+    """Compute equal expressions once. `fskip` must be None: ValueError else."""
+    if fskip is not None:
+        raise ValueError(
+            "EliminateCommonSubexpr takes no fskip here: write a function_pass instead"
+        )
+    return _cse()
+
+
+def DeadCodeElimination(inline_once: bool = False, ignore_impurity: bool = False) -> Pass:
+    """Drop lets that nothing reads. Flags must be False: a call may write or never return."""
+    if inline_once or ignore_impurity:
+        raise ValueError(
+            "DeadCodeElimination keeps calls, and lets that are read once: no flags here"
+        )
+    return _dead()
+
+
+def Inline() -> Pass:
+    """Small functions in the place of their calls; the attribute "Inline" is not asked for."""
+    return _inline()
+
+
+def ToANormalForm() -> Pass:
+    """A let for each intermediate value."""
+    return _anf()
+
+
+def ToGraphNormalForm() -> Pass:
+    """Values in the place of let variables."""
+    return _graph()
+
+
+def LambdaLift() -> Pass:
+    """Local functions as global ones; makes A-normal form."""
+    return _lift()
+
+
+def EtaExpand(expand_constructor: bool = False, expand_global_var: bool = False) -> Pass:
+    """Function literals around constructors and globals that are used as values."""
+    step = eta_expand_pass(expand_constructor, expand_global_var)
+    return passes.of_steps("EtaExpand", 1, [step])
+
+
+def FuseOps(fuse_opt_level: int = -1) -> Pass:
+    """Operators in groups, one kernel each; makes A-normal form. 0: no groups (the module as it is, typed)."""
+    return _infer() if fuse_opt_level == 0 else _fuse()
+
+
+def DynamicToStatic() -> Pass:
+    """dyn operators of constant sizes as static ones."""
+    return _to_static()
+
+
+def PartialEvaluate() -> Pass:
+    """Run what is known at compile time."""
+    return _evaluate()
+
+
+def RemoveUnusedFunctions(entry_functions: Sequence[str] | None = None) -> Pass:
+    """Drop functions that `entry_functions` (main) don't reach."""
+    step = remove_unused_pass(entry_functions or ["main"])
+    return passes.of_steps("RemoveUnusedFunctions", 1, [step])
+
+
+__all__ = [
+    "DeadCodeElimination", "DynamicToStatic", "EliminateCommonSubexpr", "EtaExpand", "FoldConstant", "FunctionPass",
+    "FuseOps", "InferType", "Inline", "LambdaLift", "ModulePass", "PartialEvaluate", "Pass", "PassContext",
+    "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyInference", "ToANormalForm", "ToGraphNormalForm",
+    "function_pass", "module_pass", "passes_off",
+]  # fmt: skip

@@ -1,0 +1,68 @@
+"""tvm.relay.vm: compile a module for the virtual machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nimblevm import driver
+from nimblevm.relay.ir import Function, IRModule
+from nimblevm.tvm.relay.transform import passes_off
+from nimblevm.tvm.runtime.vm import Executable
+
+
+def compile(
+    mod: IRModule | Function,
+    target: Any = None,
+    target_host: Any = None,
+    params: Mapping[str, Any] | None = None,
+) -> Executable:
+    """Compile for this machine. Passes that the PassContext disables are left out; its level decides nothing."""
+    compiler = VMCompiler()
+    compiler.set_params(params or {})
+    compiler.lower(mod, target, target_host)
+    return compiler.get_exec()
+
+
+class VMCompiler:
+    """compile() in TVM's steps: set_params, lower, codegen, get_exec."""
+
+    def __init__(self) -> None:
+        self._params: dict[str, Any] = {}
+        self._exec: Executable | None = None
+
+    def set_params(self, params: Mapping[str, Any]) -> None:
+        """Values for parameters of main, by name."""
+        self._params = dict(params)
+
+    def get_params(self) -> dict[str, Any]:
+        """What set_params was given."""
+        return dict(self._params)
+
+    def lower(self, mod: IRModule | Function, target: Any = None, target_host: Any = None) -> None:
+        """Compile."""
+        inner = driver.compile(mod, self._params, _target(target), passes_off=passes_off())
+        self._exec = Executable(inner)
+
+    def codegen(self) -> None:
+        """Nothing: lower made the kernels."""
+
+    def get_exec(self) -> Executable:
+        """The program; ValueError before lower."""
+        if self._exec is None:
+            raise ValueError("call lower(mod) first")
+        return self._exec
+
+
+def _target(target: Any) -> str:
+    """The CPU level in "llvm -mcpu=x86-64-v3"; this machine for others."""
+    words = str(target or "llvm").split()
+    for word in words:
+        if word.startswith("-mcpu="):
+            return word.removeprefix("-mcpu=")
+    if words[0] not in ("llvm", "native", "c", "cpu"):
+        raise ValueError(f"target {target!r}: here are kernels for the CPU alone, target 'llvm'")
+    return "native"
+
+
+__all__ = ["VMCompiler", "compile"]

@@ -1,0 +1,140 @@
+"""tvm.runtime.vm: Executable and VirtualMachine with TVM's method names around those of this library."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from nimblevm.bytecode import executable
+from nimblevm.devices.device import Device
+from nimblevm.errors import InvalidInput
+from nimblevm.vm import vm
+
+
+class Executable:
+    """A compiled program. `inner` is this library's Executable.
+
+    TVM saves code and a library of kernels; here the one blob has both, and `lib` is None.
+    """
+
+    def __init__(self, mod: executable.Executable) -> None:
+        self.inner = mod
+
+    def save(self) -> tuple[bytes, None]:
+        """(the file's bytes, None): what load_exec takes."""
+        return self.inner.to_bytes(), None
+
+    @staticmethod
+    def load_exec(bytecode: Any, lib: None = None) -> Executable:
+        """From the bytes of `save`; its machine code is trusted. Raises InvalidExecutable."""
+        return Executable(executable.load(bytes(bytecode)))
+
+    @property
+    def lib(self) -> None:
+        """None: kernels are in the blob."""
+        return None
+
+    @property
+    def bytecode(self) -> str:
+        """The code as text."""
+        return self.inner.disassemble()
+
+    @property
+    def stats(self) -> str:
+        """Counts of functions and kernels."""
+        return repr(self.inner)
+
+    @property
+    def primitive_ops(self) -> list[str]:
+        """The names of the kernels."""
+        return [kernel.name for kernel in self.inner.kernels]
+
+    @property
+    def globals(self) -> list[str]:
+        """The names of the functions that may be invoked."""
+        functions = self.inner.functions
+        return [name for name in functions if functions[name].public]
+
+    def get_function_params(self, func_name: str) -> list[str]:
+        """The names of a function's parameters."""
+        return [p.name for p in self.inner.function(func_name).params]
+
+
+class VirtualMachine:
+    """Runs an Executable (this library's, too) on a device."""
+
+    def __init__(
+        self,
+        exe: Executable | executable.Executable,
+        device: Device | str | list[Device],
+        memory_cfg: Any = None,
+    ) -> None:
+        first = device[0] if isinstance(device, list) else device
+        self.module = exe.inner if isinstance(exe, Executable) else exe
+        self._vm = vm.VirtualMachine(self.module, first)
+        self._inputs: dict[str, dict[str, Any]] = {}
+        self._outputs: Any = None
+
+    def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+        """Keep the arguments of a function for runs without arguments. InvalidInput if one is missing or extra."""
+        names = [p.name for p in self.module.function(func_name).params]
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        if len(args) > len(names) or set(given) != set(names):
+            raise InvalidInput(f"@{func_name} takes {', '.join(names)}, got {', '.join(given)}")
+        self._inputs[func_name] = given
+
+    def set_one_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+        """Keep one argument: (index or name, value), or name=value."""
+        if args:
+            tag, value = args
+        else:
+            [(tag, value)] = kwargs.items()
+        names = [p.name for p in self.module.function(func_name).params]
+        self._inputs.setdefault(func_name, {})[names[tag] if isinstance(tag, int) else tag] = value
+
+    def invoke(self, func_name: str, *args: Any, **kwargs: Any) -> Any:
+        """Run a function with these arguments, or with those that set_input kept."""
+        if not args and not kwargs:
+            kwargs = self._inputs.get(func_name, {})
+        return self._vm.invoke(func_name, *args, **kwargs)
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """Run main."""
+        return self.invoke("main", *args, **kwargs)
+
+    def invoke_stateful(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+        """Run a function and keep the result for get_outputs."""
+        self._outputs = self.invoke(func_name, *args, **kwargs)
+
+    def get_outputs(self) -> list[Any]:
+        """The fields of what invoke_stateful kept; one for a result that is no tuple."""
+        kept = self._outputs
+        return list(kept) if isinstance(kept, tuple) else [kept]
+
+    def get_input_index(self, input_name: str, func_name: str = "main") -> int:
+        """The position of a parameter, -1 if there is none of that name."""
+        names = [p.name for p in self.module.function(func_name).params]
+        return names.index(input_name) if input_name in names else -1
+
+    def benchmark(
+        self,
+        device: Any,
+        *args: Any,
+        func_name: str = "main",
+        repeat: int = 5,
+        number: int = 5,
+        **kwargs: Any,
+    ) -> np.ndarray[Any, Any]:
+        """Seconds a call, the mean of `number` calls, `repeat` times: a float64 vector."""
+        seconds = np.empty(repeat)
+        for turn in range(repeat):
+            start = time.perf_counter()
+            for _ in range(number):
+                self.invoke(func_name, *args, **kwargs)
+            seconds[turn] = (time.perf_counter() - start) / number
+        return seconds
+
+
+__all__ = ["Executable", "VirtualMachine"]
