@@ -101,23 +101,23 @@ static nvm_status scatter(const nvm_kernel_ctx *ctx, const uint64_t *from, uint6
   const int64_t *places = (const int64_t *)(from + n);
   int64_t *out_places = (int64_t *)(to + n);
   int64_t next[256] = {0}, sum = 0;
-  for (int64_t i = 0; i < n; ++i) ++next[from[i] >> shift & 255];
+  nvm_status status = NVM_OK;
+  NVM_PIECES(ctx, n, work, status, begin, end) {
+    for (int64_t i = begin; i < end; ++i) ++next[from[i] >> shift & 255];
+  }
   for (int b = 0; b < 256; ++b) {
     const int64_t count = next[b];
     next[b] = sum;
     sum += count;
   }
-  for (int64_t begin = 0; begin < n; begin += NVM_POLL_EVERY) {
-    const int64_t end = n - begin < NVM_POLL_EVERY ? n : begin + NVM_POLL_EVERY;
+  NVM_PIECES(ctx, n, work, status, begin, end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t at = next[from[i] >> shift & 255]++;
       to[at] = from[i];
       out_places[at] = places[i];
     }
-    const nvm_status status = nvm_order_charge(ctx, end - begin, work);
-    if (status != NVM_OK) return status;
   }
-  return NVM_OK;
+  return status;
 }
 
 int64_t *nvm_order_sort(const nvm_kernel_ctx *ctx, uint64_t *scratch, int64_t n, int64_t *work,
@@ -125,11 +125,13 @@ int64_t *nvm_order_sort(const nvm_kernel_ctx *ctx, uint64_t *scratch, int64_t n,
   uint64_t *from = scratch, *to = scratch + 2 * n, differ = 0;
   int64_t *places = (int64_t *)(from + n);
   *status = NVM_OK;
-  for (int64_t i = 0; i < n; ++i) {
-    places[i] = i;
-    differ |= from[i] ^ from[0];
+  NVM_PIECES(ctx, n, work, *status, begin, end) {
+    for (int64_t i = begin; i < end; ++i) {
+      places[i] = i;
+      differ |= from[i] ^ from[0];
+    }
   }
-  if (n <= INSERTION) {
+  if (*status == NVM_OK && n <= INSERTION) {
     insertion(from, places, n);
     *status = nvm_order_charge(ctx, n, work);
     differ = 0;

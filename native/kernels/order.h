@@ -14,6 +14,18 @@ enum { NVM_POLL_EVERY = 1 << 18 };
 /* Ask now and then whether to go on. `work` counts the elements since the last question. */
 nvm_status nvm_order_charge(const nvm_kernel_ctx *ctx, int64_t elements, int64_t *work);
 
+/* Where the piece of a loop to n that starts at `begin` ends. */
+static inline int64_t nvm_order_end(int64_t begin, int64_t n) {
+  return n - begin < NVM_POLL_EVERY ? n : begin + NVM_POLL_EVERY;
+}
+
+/* Walks [0, n) in pieces [begin, end), asks after each whether to go on, and ends with the answer
+ * in `status`, which has to be NVM_OK before. */
+#define NVM_PIECES(ctx, n, work, status, begin, end)                                    \
+  for (int64_t begin = 0, end = nvm_order_end(0, n); (status) == NVM_OK && begin < (n); \
+       (status) = nvm_order_charge(ctx, end - begin, work), begin = end,                \
+               end = nvm_order_end(begin, n))
+
 /* The key of element i of a compact array: keys compare as the elements do. */
 uint64_t nvm_order_key(int dtype, const void *data, int64_t i);
 

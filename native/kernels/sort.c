@@ -49,23 +49,29 @@ static int64_t *select_few(const nvm_kernel_ctx *ctx, const job *j, int64_t *wor
 /* One row: elements start + i * inner, results out + i * inner. */
 static nvm_status row(const nvm_kernel_ctx *ctx, const job *j, int64_t start, int64_t out,
                       int64_t *work) {
-  nvm_status status;
+  nvm_status status = NVM_OK;
   uint64_t *keys, *spare;
-  nvm_order_keys(j->dtype, j->data, start, j->inner, j->axis, j->flip, j->scratch);
+  NVM_PIECES(ctx, j->axis, work, status, begin, end) {
+    nvm_order_keys(j->dtype, j->data, start + begin * j->inner, j->inner, end - begin, j->flip,
+                   j->scratch + begin);
+  }
+  if (status != NVM_OK) return status;
   const int few = j->k > 0 && j->k <= FEW && j->k * 8 <= j->axis && j->axis < NVM_POLL_EVERY;
   const int64_t *places =
       few ? select_few(ctx, j, work, &status)
           : nvm_order_sort(ctx, j->scratch, j->axis, work, &keys, &spare, &status);
   if (!places) return status;
-  for (int64_t r = 0; r < j->k; ++r) {
-    const int64_t at = out + r * j->inner, place = places[r];
-    if (j->values) nvm_order_copy(j->itemsize, j->values, at, j->data, start + place * j->inner);
-    if (j->positions && j->wide)
-      ((int64_t *)j->positions)[at] = place;
-    else if (j->positions)
-      ((int32_t *)j->positions)[at] = (int32_t)place;
+  NVM_PIECES(ctx, j->k, work, status, begin, end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t at = out + r * j->inner, place = places[r];
+      if (j->values) nvm_order_copy(j->itemsize, j->values, at, j->data, start + place * j->inner);
+      if (j->positions && j->wide)
+        ((int64_t *)j->positions)[at] = place;
+      else if (j->positions)
+        ((int32_t *)j->positions)[at] = (int32_t)place;
+    }
   }
-  return NVM_OK;
+  return status;
 }
 
 static nvm_status run(const nvm_kernel_ctx *ctx, job j, const int64_t *dims) {

@@ -13,58 +13,88 @@ typedef struct outputs {
   int32_t *first, *inverse, *number, *counts; /* counts may be NULL */
 } outputs;
 
-/* Number the groups of equal keys in sorted order: label[i] = number of place i's group. Returns
- * how many; first[g]: the first place of group g. */
-static int64_t label_groups(const uint64_t *keys, const int64_t *places, int64_t n, int64_t *label,
-                            int64_t *first) {
-  int64_t groups = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    if (i == 0 || keys[i] != keys[i - 1]) first[groups++] = places[i];
-    label[places[i]] = groups - 1;
+typedef struct groups {
+  const uint64_t *keys;  /* sorted */
+  const int64_t *places; /* of the sorted keys */
+  int64_t *label;        /* place -> number of its group */
+  int64_t *first;        /* number of a group -> the place where it occurs first */
+  int64_t n, count;
+} groups;
+
+/* Number the groups of equal keys in sorted order. */
+static nvm_status number_groups(const nvm_kernel_ctx *ctx, groups *g, int64_t *work) {
+  nvm_status status = NVM_OK;
+  NVM_PIECES(ctx, g->n, work, status, begin, end) {
+    for (int64_t i = begin; i < end; ++i) {
+      if (i == 0 || g->keys[i] != g->keys[i - 1]) g->first[g->count++] = g->places[i];
+      g->label[g->places[i]] = g->count - 1;
+    }
   }
-  return groups;
+  return status;
 }
 
-/* Number the groups anew by where they occur first. */
-static void relabel(int64_t n, int64_t *label, int64_t *first) {
+/* Number the groups anew by where they occur first. A group's first place is visited before its
+ * others: `first` then holds -1 - its new number. */
+static nvm_status renumber(const nvm_kernel_ctx *ctx, groups *g, int64_t *work) {
+  nvm_status status = NVM_OK;
   int64_t next = 0;
-  /* A group's first place is visited before its others: it keeps its new number in `first`, as a
-   * negative number until all are done. */
-  for (int64_t i = 0; i < n; ++i) {
-    const int64_t group = label[i];
-    if (first[group] == i) first[group] = -1 - next++;
-    label[i] = -1 - first[group];
+  NVM_PIECES(ctx, g->n, work, status, begin, end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t group = g->label[i];
+      if (g->first[group] == i) g->first[group] = -1 - next++;
+      g->label[i] = -1 - g->first[group];
+    }
   }
+  return status;
+}
+
+/* All outputs but the number. */
+static nvm_status write(const nvm_kernel_ctx *ctx, const groups *g, int itemsize, const void *data,
+                        const outputs *out, int64_t *work) {
+  nvm_status status = NVM_OK;
+  NVM_PIECES(ctx, g->count, work, status, begin, end) {
+    for (int64_t k = begin; k < end; ++k) {
+      out->first[k] = -1;
+      if (out->counts) out->counts[k] = 0;
+    }
+  }
+  NVM_PIECES(ctx, g->n, work, status, begin, end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t group = g->label[i];
+      out->inverse[i] = (int32_t)group;
+      if (out->counts) ++out->counts[group];
+      if (out->first[group] >= 0) continue;
+      out->first[group] = (int32_t)i;
+      nvm_order_copy(itemsize, out->values, group, data, i);
+    }
+  }
+  return status;
 }
 
 static nvm_status run(const nvm_kernel_ctx *ctx, int dtype, int itemsize, const void *data,
                       outputs out, uint64_t *scratch, int64_t *dims) {
-  const int64_t n = dims[0];
-  const int sorted = dims[1] != 0;
-  int64_t work = 0, groups = 0;
+  groups g = {.n = dims[0]};
+  int64_t work = 0;
   uint64_t *keys, *spare;
-  nvm_status status;
-  if (n > INT32_MAX) return ctx->fail(ctx, NVM_KERNEL_ERROR, 0, n, INT32_MAX);
-  if (n > 0) {
-    nvm_order_keys(dtype, data, 0, 1, n, 0, scratch);
-    const int64_t *places = nvm_order_sort(ctx, scratch, n, &work, &keys, &spare, &status);
-    if (!places) return status;
-    int64_t *label = (int64_t *)spare, *first = label + n;
-    groups = label_groups(keys, places, n, label, first);
-    if (!sorted) relabel(n, label, first);
-    for (int64_t i = n; i-- > 0;) { /* backwards: the first place is written last */
-      out.inverse[i] = (int32_t)label[i];
-      out.first[label[i]] = (int32_t)i;
-    }
-    for (int64_t g = 0; g < groups; ++g) {
-      nvm_order_copy(itemsize, out.values, g, data, out.first[g]);
-      if (out.counts) out.counts[g] = 0;
-    }
-    for (int64_t i = 0; out.counts && i < n; ++i) ++out.counts[label[i]];
+  nvm_status status = NVM_OK;
+  if (g.n > INT32_MAX) return ctx->fail(ctx, NVM_KERNEL_ERROR, 0, g.n, INT32_MAX);
+  NVM_PIECES(ctx, g.n, &work, status, begin, end) {
+    nvm_order_keys(dtype, data, begin, 1, end - begin, 0, scratch + begin);
   }
-  out.number[0] = (int32_t)groups;
-  dims[2] = groups;
-  return NVM_OK;
+  if (status != NVM_OK) return status;
+  if (g.n > 0) {
+    g.places = nvm_order_sort(ctx, scratch, g.n, &work, &keys, &spare, &status);
+    if (!g.places) return status;
+    g.keys = keys;
+    g.label = (int64_t *)spare;
+    g.first = g.label + g.n;
+    status = number_groups(ctx, &g, &work);
+    if (status == NVM_OK && !dims[1]) status = renumber(ctx, &g, &work);
+    if (status == NVM_OK) status = write(ctx, &g, itemsize, data, &out, &work);
+  }
+  out.number[0] = (int32_t)g.count;
+  dims[2] = g.count;
+  return status;
 }
 
 #define VARIANTS(k, NUMBER, name, code, bits, size, f, i, s, u)                            \

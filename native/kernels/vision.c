@@ -61,6 +61,8 @@ static nvm_status valid_counts(const nvm_kernel_ctx *ctx, int dtype, int itemsiz
     int64_t kept = 0;
     for (int64_t j = 0; j < boxes; ++j) {
       const int64_t at = (first + j) * fields;
+      const nvm_status status = nvm_order_charge(ctx, 2 * fields, &work);
+      if (status != NVM_OK) return status;
       if (!(field(dtype, data, at + score) > threshold)) continue;
       if (id >= 0 && !(field(dtype, data, at + id) >= 0)) continue;
       copy_box(itemsize, fields, bufs[3], first + kept, data, first + j);
@@ -69,8 +71,6 @@ static nvm_status valid_counts(const nvm_kernel_ctx *ctx, int dtype, int itemsiz
     counts[b] = (int32_t)kept;
     fill_minus_one(dtype, bufs[3], (first + kept) * fields, (boxes - kept) * fields);
     for (int64_t j = kept; j < boxes; ++j) places[first + j] = -1;
-    const nvm_status status = nvm_order_charge(ctx, boxes * fields, &work);
-    if (status != NVM_OK) return status;
   }
   return NVM_OK;
 }
@@ -158,8 +158,12 @@ static int64_t *arrange(const nvm_kernel_ctx *ctx, const job *j, int64_t first, 
     return order;
   }
   uint64_t *keys, *spare;
-  nvm_order_keys(j->dtype, j->data, first * j->fields + j->score, j->fields, valid, UINT64_MAX,
-                 scratch);
+  *status = NVM_OK;
+  NVM_PIECES(ctx, valid, work, *status, begin, end) {
+    nvm_order_keys(j->dtype, j->data, (first + begin) * j->fields + j->score, j->fields,
+                   end - begin, UINT64_MAX, scratch + begin);
+  }
+  if (*status != NVM_OK) return NULL;
   int64_t *order = nvm_order_sort(ctx, scratch, valid, work, &keys, &spare, status);
   if (!order) return NULL;
   const int64_t kept = 0 < j->top_k && j->top_k < valid ? j->top_k : valid;

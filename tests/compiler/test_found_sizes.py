@@ -66,6 +66,24 @@ CASES: dict[str, tuple[str, list[Any]]] = {
         " let %s = vision.non_max_suppression(%v.1, %v.0, %v.2, -1, 0.5f); (%v, %s.0, %s.1 + 1) }",
         [np.random.default_rng(3).uniform(0, 1, (2, 12, 6)).astype("float32")],
     ),
+    "found_twice": (
+        "def @main(%x: Tensor[(?n), float32]) { let %a = unique(%x).0; let %b = unique(%x).0;"
+        " (concatenate((%a, %b)), %a + 1f, concatenate((%b, %a)), negative(argwhere(%x)), argwhere(%x)) }",
+        [X],
+    ),
+    "in_data": (
+        "type L { C(Tensor[(?), float32], L), N }\n"
+        "def @main(%x: Tensor[(?n), float32]) { let %l = C(unique(%x).0, C(%x, N)); let %r = ref(%x);"
+        " let %u = ref_write(%r, unique(ref_read(%r)).0);"
+        " (match (%l) { C(%a, C(%b, _)) => concatenate((%a, %b)), _ => %x }, ref_read(%r)) }",
+        [X],
+    ),
+    "boxes_by_scalars": (
+        "def @main(%b: Tensor[(2, 12, 6), float32], %k: int32, %t: float32) {"
+        " let %v = vision.get_valid_counts(%b, %t); vision.non_max_suppression(%v.1, %v.0, %v.2, %k, %t,"
+        " return_indices=False, invalid_to_bottom=True) }",
+        [np.random.default_rng(3).uniform(0, 1, (2, 12, 6)).astype("float32"), 4, np.float32(0.3)],
+    ),
     "known_size": (
         "def @main(%x: Tensor[(8), float32]) { (unique(%x), argwhere(%x), topk(%x, k=8)) }",
         [X],
