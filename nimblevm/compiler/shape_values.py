@@ -16,7 +16,7 @@ from nimblevm.compiler.op_class import SCALAR_OPS, is_int
 from nimblevm.compiler.rewrite import op_call, type_of, typed
 from nimblevm.errors import NimbleError
 from nimblevm.relay.ir import Call, Constant, Expr, Tuple
-from nimblevm.relay.op.registry import Op, get
+from nimblevm.relay.op.registry import Effect, Op, get
 from nimblevm.relay.types import TensorType, scalar_type
 
 Elements = tuple[Expr, ...]
@@ -166,6 +166,8 @@ class ShapeValues:
                 return None
             places = np.broadcast_to(np.arange(len(found)).reshape(size), shape).reshape(-1)
             columns.append([found[int(p)] for p in places])
+        if shape != () and _may_fail(call, op, columns):
+            return None  # an element that nobody asks for would not fail
         if shape == () and all(e is a for (e,), a in zip(columns, call.args, strict=True)):
             return None  # a scalar operator already
         return tuple([scalar_call(op, args, call.attrs) for args in zip(*columns, strict=True)])
@@ -178,6 +180,13 @@ class ShapeValues:
         for element in found[1:]:
             total = scalar(combine, total, element)
         return (total,)
+
+
+def _may_fail(call: Call, op: Op, columns: list[list[Expr]]) -> bool:
+    """Whether an element may fail: an integer division by what is not known, or by 0."""
+    if op.effect_of(tuple([type_of(a) for a in call.args]), call.attrs) is Effect.TOTAL:
+        return False
+    return not all(isinstance(e, Constant) and e.data.item() != 0 for e in columns[-1])
 
 
 def dim_of(data: Expr, axis: int) -> Expr:

@@ -9,7 +9,7 @@ import pytest
 
 import nimblevm as nvm
 from nimblevm import relay
-from nimblevm.errors import CompileError, NimbleError, RelayTypeError, ShapeMismatch
+from nimblevm.errors import CompileError, DivisionByZero, NimbleError, RelayTypeError, ShapeMismatch
 from nimblevm.relay.interpreter import evaluate
 from nimblevm.relay.op import get
 from nimblevm.relay.op.dyn import DynReshapeAttrs
@@ -58,6 +58,21 @@ def test_arithmetic_on_shapes_runs_no_kernel(name: str) -> None:
     assert kernels(mod) == 0
     run(mod, floats(2, 5))
     run(mod, floats(4, 0))
+
+
+def test_elements_that_nobody_asks_for_fail_still() -> None:
+    mod = text(
+        "take(shape_of(%x) / %s, 0)", "%x: Tensor[(?n, ?m), float32], %s: Tensor[(2), int32]"
+    )
+    x = floats(6, 4)
+    assert run(mod, x, np.asarray([2, 1], "int32")) == 3
+    zero = np.asarray([2, 0], "int32")
+    with pytest.raises(DivisionByZero):
+        evaluate(mod, (x, zero))
+    with nvm.compile(mod, native=False) as exe, nvm.VirtualMachine(exe) as vm:
+        with pytest.raises(DivisionByZero):
+            vm.run(x, zero)
+    assert kernels(text("take(shape_of(%x) / 2, 0)")) == 0
 
 
 DYNAMIC = {
