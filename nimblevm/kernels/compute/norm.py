@@ -28,12 +28,14 @@ class Rows:
     shape, extents  one row for each index of `shape`, its elements numbered by `extents`
     element         (row, inner index) -> index into data
     row             index into data -> row
+    several         several positions on one axis belong to a row: the loop over them would compute it anew each time
     """
 
     shape: tuple[Dim, ...]
     extents: tuple[Dim, ...]
     element: Callable[[Index, Index], Index]
     row: Callable[[Index], Index]
+    several: bool = False
 
 
 def _over(shape: Sequence[Dim], axes: Sequence[int]) -> Rows:
@@ -65,7 +67,7 @@ def _groups(em: Emitter, shape: tuple[Dim, ...], axis: int, groups: int) -> Rows
             size = em.b.binary("max", size, em.b.i64(1))
         return (*index[:axis], em.b.binary("floordiv", index[axis], size))
 
-    return Rows((*shape[:axis], groups), (part, *shape[axis + 1 :]), element, row)
+    return Rows((*shape[:axis], groups), (part, *shape[axis + 1 :]), element, row, several=True)
 
 
 def _sum(
@@ -105,8 +107,11 @@ def _moments(em: Emitter, data: TensorExpr, rows: Rows) -> tuple[TensorExpr, Ten
         return at
 
     mean_at, variance_at = (averaged(_sum(em, data, rows, term)) for term in (plain, square))
-    mean = TensorExpr(rows.shape, dtype, mean_at, 1 << 20, costly=True)
-    return mean, TensorExpr(rows.shape, dtype, variance_at, 1 << 20, costly=True)
+    mean, variance = (
+        TensorExpr(rows.shape, dtype, at, 1 << 20, costly=True, stored=rows.several)
+        for at in (mean_at, variance_at)
+    )
+    return mean, variance
 
 
 def _scaled(
