@@ -56,6 +56,7 @@ from tests.relay.op.draw import (
     flag,
     operands,
     pick,
+    product_dtype,
     shape,
     stretched,
 )
@@ -100,7 +101,8 @@ def _dense(source: Source, dtype: str) -> Case:
     depth, units = pick(source, (0, 1, 3, 7, 33)), pick(source, (0, 1, 4, 17))
     data = array(source, (*shape(source, 0, 2), depth), dtype, special=False)
     weight = array(source, (units, depth), dtype, special=False)
-    return Case((data, weight), dense.DenseAttrs(units if flag(source) else None))
+    given = units if flag(source) else None
+    return Case((data, weight), dense.DenseAttrs(given, product_dtype(source, dtype)))
 
 
 def _batch_matmul(source: Source, dtype: str) -> Case:
@@ -110,7 +112,8 @@ def _batch_matmul(source: Source, dtype: str) -> Case:
     ba, bb = pick(source, ((batch, batch), (1, batch), (batch, 1)))
     a = array(source, (ba, k, m) if ta else (ba, m, k), dtype, special=False)
     b = array(source, (bb, n, k) if tb else (bb, k, n), dtype, special=False)
-    return Case((a, b), batch_matmul.BatchMatmulAttrs(transpose_a=ta, transpose_b=tb))
+    attrs = batch_matmul.BatchMatmulAttrs(product_dtype(source, dtype), ta, tb)
+    return Case((a, b), attrs)
 
 
 def _bias_add(source: Source, dtype: str) -> Case:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nimblevm.relay.op import adaptive_pool, conv, einsum, matmul, pool, resize
-from tests.relay.op.draw import SIZES, Case, Source, array, flag, pick, shape
+from tests.relay.op.draw import SIZES, Case, Source, array, flag, pick, product_dtype, shape
 
 
 def _layout(source: Source, standard: str, other: str) -> str:
@@ -69,7 +69,7 @@ def _conv(source: Source, dtype: str, name: str) -> Case:
         "channels": groups * outer if flag(source) else None, "kernel_size": tuple(kernel) if flag(source) else None,
         "data_layout": data_layout, "kernel_layout": kernel_layout,
         "out_layout": pick(source, ("", "", row.data_layout)),
-        "out_dtype": "int32" if dtype in ("int8", "uint8") and flag(source) else "",
+        "out_dtype": product_dtype(source, dtype),
     }  # fmt: skip
     if row.transposed:
         names["output_padding"] = more
@@ -121,7 +121,7 @@ def _matmul(source: Source, dtype: str) -> Case:
         a = (k,)
     else:
         a = (*outer, k, m) if ta else (*outer, m, k)
-    attrs = matmul.MatmulAttrs(n if flag(source) else None, "", ta, tb)
+    attrs = matmul.MatmulAttrs(n if flag(source) else None, product_dtype(source, dtype), ta, tb)
     b = (n, k) if tb else (k, n)
     return Case(
         (array(source, a, dtype, special=False), array(source, b, dtype, special=False)), attrs

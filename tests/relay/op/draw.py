@@ -81,6 +81,12 @@ def array(
     return made
 
 
+def product_dtype(source: Source, dtype: str) -> str:
+    """An out_dtype for products of `dtype`: the operands', or a wider one."""
+    wider = {"int8": "int32", "uint8": "int32", "float16": "float32"}.get(dtype)
+    return wider if wider is not None and flag(source) else ""
+
+
 def stretched(source: Source, result: tuple[int, ...]) -> tuple[int, ...]:
     """A shape that broadcasts to `result`."""
     cut = source.integer(0, len(result))
