@@ -202,6 +202,31 @@ def postorder(root: Expr) -> list[Expr]:
     return order
 
 
+def recursive_vars(root: Expr) -> set[Var]:
+    """Variables of lets whose own value mentions them. A use before the let's body is one inside the value."""
+    found: set[Var] = set()
+    open_: set[Var] = set()
+    seen: set[Expr] = set()
+    stack: list[tuple[Expr, Var | None]] = [(root, None)]
+    while stack:
+        node, closed = stack.pop()
+        if closed is not None:
+            open_.discard(closed)
+        if isinstance(node, Var):
+            if node in open_:
+                found.add(node)
+            continue
+        if node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, Let):
+            open_.add(node.var)
+            stack += ((node.body, node.var), (node.value, None))
+        elif not isinstance(node, Leaf):
+            stack.extend((child, None) for child in reversed(children(node)))
+    return found
+
+
 def let_chain(expr: Expr) -> tuple[list[Let], Expr]:
     """The lets at the head of a block and the expression that ends it."""
     lets: list[Let] = []

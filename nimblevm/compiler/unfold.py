@@ -10,7 +10,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from nimblevm.compiler.rewrite import Rewriter, attr_dims, let_chain, map_functions, postorder
+from nimblevm.compiler.rewrite import (
+    Rewriter,
+    attr_dims,
+    let_chain,
+    map_functions,
+    postorder,
+    recursive_vars,
+)
 from nimblevm.relay.dims import Dim, DimVar, compare
 from nimblevm.relay.ir import (
     Call,
@@ -31,7 +38,6 @@ from nimblevm.relay.ir import (
     PatternVar,
     Tuple,
     Var,
-    free_vars,
     pattern_vars,
 )
 from nimblevm.relay.op.registry import Op
@@ -151,20 +157,20 @@ def _instantiated(function: Function, args: Sequence[Expr]) -> dict[DimVar, Dim]
 class _Round(Rewriter):
     """One round in one function."""
 
-    def __init__(self, owner: Unfolder, mod: IRModule, recursive: frozenset[GlobalVar]) -> None:
+    def __init__(
+        self, owner: Unfolder, mod: IRModule, recursive: frozenset[GlobalVar], root: Expr
+    ) -> None:
         super().__init__()
         self.owner = owner
         self.mod = mod
         self.recursive = recursive
         self.known: dict[Expr, Expr] = {}
-        self.loops: set[Expr] = set()
+        self.loops: set[Expr] = set(recursive_vars(root))
         self.changed = False
 
     def bind(self, let: Let, value: Expr) -> None:
         if isinstance(value, Function | Tuple) or _is_built(value):
             self.known[let.var] = value
-        if isinstance(value, Function) and let.var in free_vars(value):
-            self.loops.add(let.var)
 
     def visit(self, node: Expr, new: Expr) -> Expr:
         found: Expr | None = None
@@ -326,7 +332,7 @@ class Unfolder:
         def change(function: Function) -> Function:
             if isinstance(function.body, Leaf) or "Primitive" in function.attrs:
                 return function
-            work = _Round(self, mod, recursive)
+            work = _Round(self, mod, recursive, function.body)
             body = work.rewrite(function.body)
             if not work.changed:
                 return function

@@ -13,6 +13,7 @@ import pytest
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.passes.cse import CSE
 from nimblevm.compiler.passes.dead_code import DEAD_CODE
+from nimblevm.compiler.passes.eta_expand import ETA_EXPAND
 from nimblevm.compiler.passes.fold_constant import FOLD_CONSTANT
 from nimblevm.compiler.passes.fuse_ops import FUSE_OPS
 from nimblevm.compiler.passes.inline import INLINE
@@ -20,10 +21,13 @@ from nimblevm.compiler.passes.insert_checks import INSERT_CHECKS
 from nimblevm.compiler.passes.lambda_lift import LAMBDA_LIFT
 from nimblevm.compiler.passes.manifest_alloc import MANIFEST_ALLOC
 from nimblevm.compiler.passes.name_effects import NAME_EFFECTS
+from nimblevm.compiler.passes.partial_eval import PARTIAL_EVAL
 from nimblevm.compiler.passes.plan_memory import PLAN_MEMORY
 from nimblevm.compiler.passes.shape_functions import SHAPE_FUNCTIONS
 from nimblevm.compiler.passes.simplify import SIMPLIFY
+from nimblevm.compiler.passes.simplify_inference import SIMPLIFY_INFERENCE
 from nimblevm.compiler.passes.to_anf import TO_ANF
+from nimblevm.compiler.passes.to_graph import TO_GRAPH
 from nimblevm.driver import evaluate_call
 from nimblevm.relay.infer_type import infer_type
 from nimblevm.relay.ir import IRModule
@@ -36,7 +40,7 @@ PASSES: dict[str, Pass] = {
     p.name: p
     for p in (
         NAME_EFFECTS, INSERT_CHECKS, INLINE, SIMPLIFY, FOLD_CONSTANT, CSE, DEAD_CODE, SHAPE_FUNCTIONS, TO_ANF, LAMBDA_LIFT,
-        FUSE_OPS, MANIFEST_ALLOC, PLAN_MEMORY,
+        FUSE_OPS, MANIFEST_ALLOC, PLAN_MEMORY, TO_GRAPH, SIMPLIFY_INFERENCE, ETA_EXPAND, PARTIAL_EVAL,
     )
 }  # fmt: skip
 CASES = sorted(path for name in PASSES for path in (GOLDEN / name).glob("*.rly"))

@@ -17,6 +17,7 @@ from __future__ import annotations
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.passes.dead_code import DEAD_CODE
 from nimblevm.compiler.passes.fold_constant import FOLD_CONSTANT
+from nimblevm.compiler.passes.name_effects import NAME_EFFECTS
 from nimblevm.compiler.passes.simplify import SIMPLIFY
 from nimblevm.compiler.passes.to_anf import TO_ANF
 from nimblevm.compiler.unfold import Unfolder
@@ -24,13 +25,14 @@ from nimblevm.relay.infer_type import infer_type
 from nimblevm.relay.ir import IRModule
 
 MAX_ROUNDS = 64
-MAX_CALLS = 1024
+MAX_CALLS = 256
 
 
 def partial_eval(mod: IRModule, ctx: PassContext) -> IRModule:
     """See the module's docstring."""
     inner = PassContext(evaluate=ctx.evaluate, unbox=ctx.unbox)
     unfolder = Unfolder(MAX_CALLS)
+    mod = NAME_EFFECTS(mod, inner)
     for _ in range(MAX_ROUNDS):
         for step in (TO_ANF, SIMPLIFY, FOLD_CONSTANT, DEAD_CODE):
             mod = step(mod, inner)
@@ -39,7 +41,8 @@ def partial_eval(mod: IRModule, ctx: PassContext) -> IRModule:
         if new is mod:
             break
         mod = infer_type(new)
-    return mod
+    # What the last round of simplify decided has left lets of variables.
+    return DEAD_CODE(TO_ANF(mod, inner), inner)
 
 
 PARTIAL_EVAL = Pass("partial_eval", partial_eval)

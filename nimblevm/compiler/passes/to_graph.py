@@ -14,7 +14,14 @@ Needs: inferred types. Keeps: types. Undoes: to_anf. Cost: O(nodes). Source: TVM
 from __future__ import annotations
 
 from nimblevm.compiler.pass_base import Pass, PassContext
-from nimblevm.compiler.rewrite import Rewriter, is_primitive, map_functions, postorder, with_body
+from nimblevm.compiler.rewrite import (
+    Rewriter,
+    is_primitive,
+    map_functions,
+    postorder,
+    recursive_vars,
+    with_body,
+)
 from nimblevm.relay.ir import (
     Call,
     Constructor,
@@ -37,7 +44,7 @@ class _Inliner(Rewriter):
         super().__init__()
         self.moves: dict[Expr, bool] = {}
         self.replaced: set[Var] = set()
-        recursive = _recursive(root)
+        recursive = recursive_vars(root)
         for node in postorder(root):
             inner = () if isinstance(node, Leaf | Function) else children(node)
             self.moves[node] = _is_pure(node) and all(self.moves[child] for child in inner)
@@ -62,31 +69,6 @@ def _is_pure(node: Expr) -> bool:
             return not node.op.name.startswith(("vm.", "memory."))
         return isinstance(node.op, Constructor)
     return True
-
-
-def _recursive(root: Expr) -> set[Var]:
-    """Variables of lets whose own value mentions them. A use before the let's body is one inside the value."""
-    found: set[Var] = set()
-    open_: set[Var] = set()
-    seen: set[Expr] = set()
-    stack: list[tuple[Expr, Var | None]] = [(root, None)]
-    while stack:
-        node, closed = stack.pop()
-        if closed is not None:
-            open_.discard(closed)
-        if isinstance(node, Var):
-            if node in open_:
-                found.add(node)
-            continue
-        if node in seen:
-            continue
-        seen.add(node)
-        if isinstance(node, Let):
-            open_.add(node.var)
-            stack += ((node.body, node.var), (node.value, None))
-        elif not isinstance(node, Leaf):
-            stack.extend((child, None) for child in reversed(children(node)))
-    return found
 
 
 def to_graph(mod: IRModule, ctx: PassContext) -> IRModule:
