@@ -4,6 +4,7 @@ from nimblevm import relay as _language
 from nimblevm.executor import create_executor
 from nimblevm.relay import *  # noqa: F403 - the language's names, whatever operators it has
 from nimblevm.relay import op
+from nimblevm.relay.kinds import TypeKind
 from nimblevm.tvm.relay import (
     adt,
     analysis,
@@ -22,7 +23,7 @@ from nimblevm.tvm.relay import (
 from nimblevm.tvm.relay.build_module import bind_params_by_name
 
 __all__ = [
-    *_language.__all__, "adt", "analysis", "bind_params_by_name", "build_module", "create_executor",
+    *_language.__all__, "TypeKind", "adt", "analysis", "bind_params_by_name", "build_module", "create_executor",
     "dataflow_pattern", "expr", "expr_functor", "function", "op", "prelude", "scope_builder", "testing",
     "transform", "ty", "vm",
 ]  # fmt: skip

@@ -1,0 +1,134 @@
+"""The names and signatures of TVM against ours: names.txt and signatures.txt are the facts.
+
+ABSENT says which names have no counterpart. A name in it may appear at any time; one that is missing and not in it fails.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+
+# Operators and attributes that are not here; whole modules (None) first.
+ABSENT: dict[str, str | None] = {
+    "tvm.relay.qnn": None,  # quantized models are compiled from their own operators later
+    "tvm.relay.random": None,
+    "tvm.relay.annotation": None,  # marks for passes that are not here
+    "tvm.runtime.profiler_vm": None,  # kernels' times are nimblevm.vm's
+    "tvm.relay": """SourceName TypeFunctor TypeMutator TypeRelation TypeVisitor build build_config
+        fixed_point_multiply layout_transform load_param_dict matrix_set_diag optimize reverse_reshape sliding_window
+        sparse_fill_empty_rows sparse_to_dense""",
+    "tvm.relay.nn": """Constant adaptive_avg_pool3d adaptive_max_pool3d avg_pool3d batch_to_space_nd bitpack
+        bitserial_conv2d bitserial_dense contrib_conv2d_nchwc conv2d_backward_weight correlation deformable_conv2d
+        depth_to_space dilate lrn max_pool3d nll_loss space_to_batch_nd space_to_depth upsampling3d""",
+    "tvm.relay.image": "affine_grid crop_and_resize dilation2d grid_sample resize3d",
+    "tvm.relay.vision": """all_class_non_max_suppression multibox_prior multibox_transform_loc proposal roi_align
+        roi_pool yolo_reorg""",
+    "tvm.relay.transform": """AlterOpLayout AnnotateSpans AnnotateTarget BackwardFoldScaleAxis CanonicalizeCast
+        CanonicalizeOps CapturePostDfsIndexInSpans ChangeBatch CombineParallelBatchMatmul CombineParallelConv2D
+        CombineParallelDense ConvertLayout Defunctionalization DefuseOps DivToMul FakeQuantizationToInteger FastMath
+        FlattenAtrousConv FlexibleShapeDispatch FoldExplicitPadding FoldScaleAxis ForwardFoldScaleAxis InferTypeLocal
+        InlineCompilerFunctionsBoundTo LayoutConfig LazyGradientInit Legalize ManifestLifetimes
+        MarkCompilerFunctionsAsExtern MergeCompilerRegions MergeComposite
+        OutlineCompilerFunctionsWithExistingGlobalSymbols PartitionGraph PlanDevices SplitArgs
+        ToBasicBlockNormalForm ToMixedPrecision gradient recast to_cps un_cps""",
+    "tvm.relay.analysis": """AnnotatedRegionSet CallGraph check_basic_block_normal_form count_layers
+        extract_fused_functions extract_intermdeiate_expr get_calibration_data get_total_mac_number
+        list_fake_quantized_op_freqs""",
+    "tvm.relay.prelude": "StaticTensorArrayOps",
+    "tvm.ir": "EnvFunc EnvFunc.get load_json make_node register_op_attr save_json",
+    "tvm.ir.instrument": "pass_instrument",
+    "tvm.relay.vm": "invoke",
+}
+
+
+def sections(name: str) -> Iterator[tuple[str, str]]:
+    """(section, line) of a table."""
+    section = ""
+    for line in (HERE / name).read_text().splitlines():
+        if line.startswith("["):
+            section = line.strip("[]")
+        elif line and not line.startswith("#"):
+            yield section, line
+
+
+def find(module: str, name: str) -> Any:
+    """The object of a dotted name, or None."""
+    try:
+        found: Any = importlib.import_module(f"nimblevm.{module}")
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError):
+        return None
+    return found
+
+
+NAMES: dict[str, list[str]] = {}
+for _section, _line in sections("names.txt"):
+    NAMES.setdefault(_section, []).extend(_line.split())
+
+
+@pytest.mark.parametrize("module", NAMES)
+def test_names(module: str) -> None:
+    absent = ABSENT.get(module, "")
+    if absent is None:
+        return
+    missing = [n for n in NAMES[module] if find(module, n) is None]
+    assert not set(missing) - set(absent.split())
+
+
+def test_absent_names_are_names_of_tvm() -> None:
+    for module, names in ABSENT.items():
+        assert set((names or "").split()) <= set(NAMES[module])
+
+
+def parameters(text: str) -> list[tuple[str, Any]]:
+    """(name, default) of a signature; defaults by their text, `...` for none."""
+    arguments = ast.parse(f"def f({text}): pass").body[0].args  # type: ignore[attr-defined]
+    none = [inspect.Parameter.empty] * (len(arguments.args) - len(arguments.defaults))
+    values = [*none, *(ast.literal_eval(d) for d in arguments.defaults)]
+    return [(a.arg, v) for a, v in zip(arguments.args, values, strict=True) if a.arg != "self"]
+
+
+def test_signatures_of_operators_and_builders() -> None:
+    """Names and order of parameters, and defaults that are numbers, tuples or flags."""
+    compared = 0
+    for section, line in sections("signatures.txt"):
+        name, _, rest = line.partition("(")
+        module = f"tvm.{section}".replace("relay.backend.vm", "relay.vm")
+        found = find(module, name.removesuffix(".__init__"))
+        if found is None or isinstance(found, property) or name == "convert":
+            continue
+        starred = "*" in rest
+        have = [p for p in inspect.signature(found).parameters.values() if p.name != "self"]
+        if starred:
+            want = [p.strip(" *").split("=")[0] for p in rest.rstrip(")").split(",")]
+            assert [p.name for p in have][:1] == [p for p in want if p != "self"][:1], name
+            continue
+        wanted = parameters(rest.rstrip(")") if rest.count("(") < rest.count(")") else rest)
+        assert [p.name for p in have] == [n for n, _ in wanted], f"{section}.{name}"
+        for ours, (_, default) in zip(have, wanted, strict=True):
+            given = ours.default is not inspect.Parameter.empty
+            assert given or default is inspect.Parameter.empty, f"{section}.{name}({ours.name})"
+            if isinstance(default, bool | int | float):
+                assert ours.default == default, f"{section}.{name}({ours.name})"
+        compared += 1
+    assert compared > 150
+
+
+def test_passes_have_the_names_and_levels_of_tvm() -> None:
+    levels = {
+        "InferType": 0, "FoldConstant": 2, "SimplifyInference": 0, "SimplifyExpr": 0, "EliminateCommonSubexpr": 3,
+        "DeadCodeElimination": 1, "Inline": 1, "ToANormalForm": 1, "ToGraphNormalForm": 1, "LambdaLift": 1,
+        "EtaExpand": 1, "FuseOps": 0, "DynamicToStatic": 2, "PartialEvaluate": 1, "RemoveUnusedFunctions": 1,
+    }  # fmt: skip
+    for name, level in levels.items():
+        info = find("tvm.relay.transform", name)().info
+        assert (info.name, info.opt_level) == (name, level)
