@@ -5,9 +5,10 @@ A facade: it re-exports names and adapts signatures, and nothing imports it. doc
 
 from nimblevm.errors import NimbleError as TVMError
 from nimblevm.relay.ir import IRModule
-from nimblevm.tvm import ir, nd, relay, runtime, testing, transform
+from nimblevm.tvm import ir, nd, relay, runtime, target, testing, transform
 from nimblevm.tvm.runtime import cpu, device
 
 __all__ = [
-    "IRModule", "TVMError", "cpu", "device", "ir", "nd", "relay", "runtime", "testing", "transform",
+    "IRModule", "TVMError", "cpu", "device", "ir", "nd", "relay", "runtime", "target", "testing",
+    "transform",
 ]  # fmt: skip

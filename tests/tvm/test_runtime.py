@@ -1,0 +1,98 @@
+"""Executables, virtual machines and executors with TVM's methods."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nimblevm import tvm
+from nimblevm.errors import InvalidInput
+from nimblevm.tvm import relay
+from nimblevm.tvm.runtime.vm import Executable, VirtualMachine
+
+X, Y = relay.var("x", shape=(relay.Any(),)), relay.var("y", shape=())
+MOD = tvm.IRModule.from_expr(relay.Function([X, Y], relay.Tuple([X + Y, relay.exp(Y)])))
+ONE = np.ones(3, "float32")
+
+
+@pytest.fixture(scope="module")
+def exe() -> Executable:
+    return relay.vm.compile(MOD, tvm.target.Target("llvm -mcpu=x86-64"))
+
+
+def test_executable(exe: Executable) -> None:
+    assert exe.globals == ["main"]
+    assert exe.get_function_params("main") == ["x", "y"]
+    assert exe.primitive_ops
+    assert "main" in exe.bytecode
+    assert "main" in exe.stats
+    code, lib = exe.save()
+    assert lib is exe.lib is None
+    assert Executable.load_exec(bytearray(code), lib).save()[0] == code
+
+
+def test_inputs_and_outputs(exe: Executable) -> None:
+    vm = VirtualMachine(exe, [tvm.cpu()])
+    assert vm.get_input_index("y") == 1
+    assert vm.get_input_index("z") == -1
+    vm.set_input("main", ONE, y=2.0)
+    vm.invoke_stateful("main")
+    total, exponent = vm.get_outputs()
+    np.testing.assert_array_equal(total.numpy(), ONE * 3)
+    assert exponent.shape == ()
+    vm.set_one_input("main", "y", 4.0)
+    np.testing.assert_array_equal(vm.run()[0].numpy(), ONE * 5)
+    vm.set_one_input("main", y=1.0)
+    vm.set_one_input("main", 0, ONE * 2)
+    np.testing.assert_array_equal(vm.run()[0].numpy(), ONE * 3)
+    with pytest.raises(InvalidInput, match="takes x, y, got x"):
+        vm.set_input("main", ONE)
+    assert vm.benchmark(tvm.cpu(), ONE, 1.0, repeat=2, number=1).shape == (2,)
+
+
+def test_compiler_in_steps() -> None:
+    compiler = relay.vm.VMCompiler()
+    with pytest.raises(ValueError, match="call lower"):
+        compiler.get_exec()
+    compiler.set_params({"y": tvm.nd.array(2.0)})
+    compiler.lower(MOD, "llvm")
+    compiler.codegen()
+    assert list(compiler.get_params()) == ["y"]
+    vm = VirtualMachine(compiler.get_exec(), tvm.device("llvm"))
+    np.testing.assert_array_equal(vm.run(ONE)[0].numpy(), ONE * 3)
+    with pytest.raises(ValueError, match="CPU alone"):
+        compiler.lower(MOD, "cuda")
+
+
+def test_executors_tell_mistakes() -> None:
+    with pytest.raises(ValueError, match="debug and vm"):
+        relay.create_executor("graph")
+    with pytest.raises(ValueError, match="no value for %y"):
+        relay.create_executor("debug").evaluate(Y + Y)
+    call = relay.create_executor("debug", MOD, params={"y": 1.0}).evaluate()
+    np.testing.assert_array_equal(call(x=ONE)[0].numpy(), ONE * 2)
+    with pytest.raises(TypeError, match="no other parameter z"):
+        call(ONE, z=1)
+
+
+def test_arrays_copy_and_take_tvms_dtypes() -> None:
+    source = np.zeros(2)
+    made = tvm.nd.array(source)
+    source[0] = 1
+    assert made.numpy()[0] == 0
+    assert made.dtype == "float64"
+    assert tvm.nd.array([1.5]).dtype == "float32"
+    assert tvm.nd.array(3).dtype == "int32"
+    assert tvm.nd.array(made).shape == (2,)
+    assert tvm.nd.empty((2, 3), "int8").numpy().shape == (2, 3)
+
+
+def test_parameters_by_name() -> None:
+    bound = relay.build_module.bind_params_by_name(MOD["main"], {"y": np.float32(1), "other": ONE})
+    assert [p.name_hint for p in bound.params] == ["x"]
+
+
+def test_assert_allclose() -> None:
+    tvm.testing.assert_allclose(ONE, ONE + 1e-9)
+    with pytest.raises(AssertionError):
+        tvm.testing.assert_allclose(ONE, ONE[:2])
