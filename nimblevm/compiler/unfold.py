@@ -14,7 +14,6 @@ from nimblevm.compiler.rewrite import (
     Rewriter,
     attr_dims,
     let_chain,
-    map_functions,
     postorder,
     recursive_vars,
 )
@@ -325,20 +324,19 @@ class Unfolder:
     def __init__(self, calls: int) -> None:
         self.calls = calls
 
-    def run(self, mod: IRModule) -> IRModule:
-        """A module after one round, changed functions untyped; the same one if nothing changed."""
+    def run(self, mod: IRModule, names: Sequence[GlobalVar]) -> IRModule:
+        """A module after one round in the functions `names`; changed ones are untyped."""
         recursive = _recursive(mod)
-
-        def change(function: Function) -> Function:
+        result = mod.shallow_copy()
+        for name in names:
+            function = mod.function(name)
             if isinstance(function.body, Leaf) or "Primitive" in function.attrs:
-                return function
+                continue
             work = _Round(self, mod, recursive, function.body)
             body = work.rewrite(function.body)
-            if not work.changed:
-                return function
-            return dataclasses.replace(function, body=body, checked_type=None)
-
-        return map_functions(mod, change)
+            if work.changed:
+                result[name] = dataclasses.replace(function, body=body, checked_type=None)
+        return result
 
 
 __all__ = ["Unfolder"]

@@ -14,6 +14,8 @@ contents of references. Source: TVM's PartialEvaluate, but online and in rounds,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.passes.dead_code import DEAD_CODE
 from nimblevm.compiler.passes.fold_constant import FOLD_CONSTANT
@@ -22,7 +24,7 @@ from nimblevm.compiler.passes.simplify import SIMPLIFY
 from nimblevm.compiler.passes.to_anf import TO_ANF
 from nimblevm.compiler.unfold import Unfolder
 from nimblevm.relay.infer_type import infer_type
-from nimblevm.relay.ir import IRModule
+from nimblevm.relay.ir import GlobalVar, IRModule
 
 MAX_ROUNDS = 64
 MAX_CALLS = 256
@@ -33,16 +35,31 @@ def partial_eval(mod: IRModule, ctx: PassContext) -> IRModule:
     inner = PassContext(evaluate=ctx.evaluate, unbox=ctx.unbox)
     unfolder = Unfolder(MAX_CALLS)
     mod = NAME_EFFECTS(mod, inner)
+    active = list(mod.functions)
     for _ in range(MAX_ROUNDS):
-        for step in (TO_ANF, SIMPLIFY, FOLD_CONSTANT, DEAD_CODE):
-            mod = step(mod, inner)
-        mod = infer_type(mod)
-        new = unfolder.run(mod)
-        if new is mod:
+        mod = infer_type(_on(mod, active, (TO_ANF, SIMPLIFY, FOLD_CONSTANT, DEAD_CODE), inner))
+        new = unfolder.run(mod, active)
+        changed = [var for var in mod.functions if new.function(var) is not mod.function(var)]
+        if not changed and len(active) == len(mod):
             break
+        # A function that had nothing to unfold is looked at again when all others have come to rest.
+        active = changed or list(mod.functions)
         mod = infer_type(new)
     # What the last round of simplify decided has left lets of variables.
     return DEAD_CODE(TO_ANF(mod, inner), inner)
+
+
+def _on(
+    mod: IRModule, names: Sequence[GlobalVar], steps: Sequence[Pass], ctx: PassContext
+) -> IRModule:
+    """The module after steps on some of its functions."""
+    part = IRModule({var: mod.function(var) for var in names}, mod.type_definitions)
+    for step in steps:
+        part = step(part, ctx)
+    result = mod.shallow_copy()
+    for var, function in part.functions.items():
+        result[var] = function
+    return result
 
 
 PARTIAL_EVAL = Pass("partial_eval", partial_eval)
