@@ -138,16 +138,17 @@ def _agree(actual: Type | None, wanted: Type | None, dims: Mapping[DimVar, Dim])
     )
 
 
-def _instantiated(function: Function, args: Sequence[Expr]) -> dict[DimVar, Dim]:
+def _instantiated(
+    function: Function, args: Sequence[Expr], types: Mapping[TypeVar, Type]
+) -> dict[DimVar, Dim]:
     dims: dict[DimVar, Dim] = {}
     for param, arg in zip(function.params, args, strict=True):
         if param.checked_type is None or arg.checked_type is None:
             raise _Refused
-        pairs = zip(
-            value_tensors(param.checked_type), value_tensors(arg.checked_type), strict=False
-        )
+        wanted = substitute(param.checked_type, types)
+        pairs = zip(value_tensors(wanted), value_tensors(arg.checked_type), strict=True)
         for want, have in pairs:
-            for q, p in zip(want.shape, have.shape, strict=False):
+            for q, p in zip(want.shape, have.shape, strict=True):
                 if isinstance(q, DimVar):
                     dims.setdefault(q, p)
     return dims
@@ -236,9 +237,12 @@ class _Round(Rewriter):
             return None
         types = dict(zip(callee.type_params, call.type_args, strict=True))
         try:
-            dims = _instantiated(callee, call.args) if isinstance(call.op, GlobalVar) else {}
-            pairs = zip(callee.params, call.args, strict=True)
-            if not all(_agree(a.checked_type, p.checked_type, dims) for p, a in pairs):
+            dims: dict[DimVar, Dim] = {}
+            if isinstance(call.op, GlobalVar):
+                dims = _instantiated(callee, call.args, types)
+            wanted = [p.checked_type and substitute(p.checked_type, types) for p in callee.params]
+            pairs = zip(wanted, call.args, strict=True)
+            if not all(_agree(arg.checked_type, type_, dims) for type_, arg in pairs):
                 return None
             if not _agree(callee.body.checked_type, callee.ret_type, {}) and callee.ret_type:
                 return None
