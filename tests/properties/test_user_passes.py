@@ -20,8 +20,8 @@ from tests.properties.extended import extended_programs
 from tests.properties.programs import Program, programs
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-FEW = settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=QUIET)
-MANY = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=QUIET)
+FEW = settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=QUIET)
+MANY = settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=QUIET)
 
 ORACLE = Interpreter(IRModule())
 CONTEXT = PassContext(
