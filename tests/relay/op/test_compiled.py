@@ -136,20 +136,20 @@ def test_kernel_ir(op: str, dtype: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("op", "dtype"), pairs(some=False))
 def test_kernel_ir_of_every_dtype(op: str, dtype: str) -> None:
-    check(op, dtype, 16, native=False)
+    check(op, dtype, 4, native=False)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("op", "dtype"), pairs(some=False))
+@pytest.mark.parametrize(("op", "dtype"), pairs(some=True))
 def test_kernel_ir_boxed_and_plain(op: str, dtype: str) -> None:
-    check(op, dtype, 8, native=False, unbox=False, passes_off=("simplify", "cse", "inline"))
+    check(op, dtype, 5, native=False, unbox=False, passes_off=("simplify", "cse", "inline"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("op", OPS)
 def test_machine_code(op: str) -> None:
     for dtype in dtypes_of(op):
-        check(op, dtype, 10)
+        check(op, dtype, 3)
 
 
 def check_folded(op: str, dtype: str, count: int) -> None:
@@ -184,7 +184,7 @@ def test_folded(op: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("op", "dtype"), pairs(some=False))
 def test_folded_of_every_dtype(op: str, dtype: str) -> None:
-    check_folded(op, dtype, 10)
+    check_folded(op, dtype, 3)
 
 
 def test_most_calls_have_unknown_dims() -> None:
