@@ -21,7 +21,7 @@ from tests.properties.programs import Program, programs
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 FEW = settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=QUIET)
-MANY = settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=QUIET)
+MANY = settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=QUIET)
 
 ORACLE = Interpreter(IRModule())
 CONTEXT = PassContext(
