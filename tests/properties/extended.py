@@ -203,7 +203,8 @@ class Extended(Generator):
         value = self.operand(Tensor(real.dtype, ("?",), real.sizes), depth - 1)
         said = self.integer(0, 3) if self.integer(0, 3) == 0 else real.sizes[0]
         name, given = self.name(), self.name()
-        self.scope.append((name, Tensor(real.dtype, (str(said),), real.sizes)))
+        # Where it is wrong nothing after it runs, so the name stands for a tensor of that size.
+        self.scope.append((name, Tensor(real.dtype, (str(said),), (said,))))
         return (
             f"let {given}: Tensor[(?), {real.dtype}] = {value};\n"
             f"let {name}: Tensor[({said}), {real.dtype}] = {given};\n{self.expr(want, depth - 1)}"
