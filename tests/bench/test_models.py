@@ -44,7 +44,7 @@ def test_lstm(benchmark: Any, inputs: int, hidden: int, steps: int, side: str) -
         pointers = [a.ctypes.data for a in (x, w, b, scratch, h)]
         p = [pointers[0], steps, pointers[1], pointers[2], inputs, hidden, *pointers[3:]]
         took = nanoseconds(benchmark, lambda: run(*p), 100)
-        np.testing.assert_allclose(h, lstm.reference(x, w, b), rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(h, lstm.reference(x, w=w, b=b), rtol=1e-3, atol=1e-5)
     record(benchmark, lstm_name(inputs, hidden, steps), side, took / steps, None)
 
 
