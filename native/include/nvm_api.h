@@ -161,6 +161,9 @@ typedef struct nvm_vm_stats {
   uint64_t runs, instructions, kernel_calls, allocations; /* of all runs */
   uint64_t live_objects, live_bytes, peak_bytes, pool_bytes;
   uint64_t system_allocations; /* calls to the system's allocator since the VM was made */
+  /* Bytes of all runs: copied outside of kernels (appends, DeviceCopy, arguments and results that
+   * could not be handed over), and of the outputs of kernels. */
+  uint64_t copied_bytes, written_bytes;
 } nvm_vm_stats;
 nvm_status nvm_vm_stats_get(nvm_vm *vm, nvm_vm_stats *out_stats);
 

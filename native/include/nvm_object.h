@@ -19,7 +19,9 @@ enum nvm_kind {
 enum {
   NVM_FLAG_IMMORTAL = 1,
   NVM_FLAG_READONLY = 2, /* storage: borrowed from the caller, not to be written */
-  NVM_FLAG_MARK = 4      /* set and cleared within one collection of ref cycles */
+  NVM_FLAG_MARK = 4,     /* set and cleared within one collection of ref cycles */
+  NVM_FLAG_GROWN = 8,    /* storage: made by an append, so more are to be expected */
+  NVM_FLAG_MOVED = 16    /* storage: an argument of this run that the caller gave away */
 };
 
 typedef struct nvm_object {
@@ -29,7 +31,9 @@ typedef struct nvm_object {
   uint16_t extra; /* tensor: dtype; adt: unused */
 } nvm_object;
 
-/* A block of device memory. `capacity` >= size: what may be grown into. */
+/* A block of device memory. No tensor reaches beyond `size`; what lies between it and `capacity` is
+ * seen by nobody, so a tensor that ends at `size` may be extended into it whoever else uses the
+ * block (docs/adr/0008). */
 typedef struct nvm_storage {
   nvm_object header;        /* refcount counts atomically (nvm_storage_retain/release) */
   struct nvm_storage *next; /* while on a free list or on the VM's release list */

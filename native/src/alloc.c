@@ -237,6 +237,7 @@ nvm_status nvm_storage_create(nvm_heap *heap, uint32_t device, size_t size, size
     storage->device = (uint16_t)device;
   }
   storage->header.refcount = 1;
+  storage->header.flags = 0;
   storage->size = size;
   heap->live_bytes += (int64_t)capacity;
   if (heap->live_bytes > heap->run_peak) heap->run_peak = heap->live_bytes;

@@ -445,6 +445,7 @@ static nvm_status make_tensor(converter *c, size_t i, int *out_taken, nvm_tensor
   }
   NVM_TRY(nvm_tensor_create(heap, 0, dtype, arg->rank, arg->shape, out_tensor));
   if (bytes == 0) return NVM_OK;
+  heap->copied_bytes += bytes;
   if (compact)
     memcpy((*out_tensor)->data, arg->data, bytes);
   else
@@ -669,6 +670,7 @@ static nvm_status privatize_tensor(nvm_heap *heap, nvm_tensor *tensor) {
   if (!copy) {
     NVM_TRY(nvm_storage_create(heap, 0, old->size, NVM_BLOCK_ALIGNMENT, &copy));
     memcpy(copy->memory, old->memory, old->size);
+    heap->copied_bytes += old->size;
     old->owner = copy; /* one reference; the first tensor takes it */
   } else {
     nvm_storage_retain(copy);

@@ -439,6 +439,7 @@ nvm_status nvm_interpret(nvm_vm *vm) {
       pc = next;
       DISPATCH();
     }
+    TENSOR_OP(Append, nvm_op_append(vm, objs, pc))
     TENSOR_OP(DeviceCopy, nvm_op_device_copy(vm, objs, pc))
     OP(KillRegister) {
       set_object(heap, &objs[NVM_KillRegister_reg(pc)], NULL);

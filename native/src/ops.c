@@ -213,6 +213,20 @@ nvm_status nvm_op_shrink(nvm_vm *vm, const int64_t *ints, nvm_object **objs, con
   return NVM_OK;
 }
 
+nvm_status nvm_op_append(nvm_vm *vm, nvm_object **objs, const uint32_t *pc) {
+  nvm_tensor *source, *tail, *tensor;
+  NVM_TRY(need_tensor(objs, NVM_Append_src(pc), &source));
+  NVM_TRY(need_tensor(objs, NVM_Append_tail(pc), &tail));
+  uint64_t before = vm->heap->copied_bytes;
+  NVM_TRY(nvm_tensor_append(vm->heap, source, tail, NVM_Append_axis(pc), &tensor));
+  set_object(vm->heap, &objs[NVM_Append_dst(pc)], &tensor->header);
+  /* Time passes in copies as it does in kernels. */
+  int64_t cost = (int64_t)((vm->heap->copied_bytes - before) >> 6);
+  vm->slice -= cost;
+  vm->slice_kernels += cost;
+  return NVM_OK;
+}
+
 nvm_status nvm_op_device_copy(nvm_vm *vm, nvm_object **objs, const uint32_t *pc) {
   nvm_tensor *source, *tensor;
   NVM_TRY(need_tensor(objs, NVM_DeviceCopy_src(pc), &source));
@@ -242,6 +256,9 @@ nvm_status nvm_op_call_kernel(nvm_vm *vm, int64_t *ints, nvm_object *const *objs
   if (kernel->fn)
     vm->slice_kernels += cost; /* interpreted kernels use fuel, machine code only time */
   vm->kernel_calls++;
+  const nvm_signature *sig = &kernel->signature;
+  for (uint32_t i = 0; i < sig->n_out; i++)
+    vm->heap->written_bytes += operands[sig->n_in + i]->bytes;
   return NVM_OK;
 }
 

@@ -58,6 +58,7 @@ NVM_NODISCARD nvm_status nvm_op_reshape(nvm_vm *vm, const int64_t *ints, nvm_obj
                                         const uint32_t *pc);
 NVM_NODISCARD nvm_status nvm_op_shrink(nvm_vm *vm, const int64_t *ints, nvm_object **objs,
                                        const uint32_t *pc);
+NVM_NODISCARD nvm_status nvm_op_append(nvm_vm *vm, nvm_object **objs, const uint32_t *pc);
 NVM_NODISCARD nvm_status nvm_op_device_copy(nvm_vm *vm, nvm_object **objs, const uint32_t *pc);
 NVM_NODISCARD nvm_status nvm_op_call_kernel(nvm_vm *vm, int64_t *ints, nvm_object *const *objs,
                                             const uint32_t *pc);

@@ -31,6 +31,15 @@ NVM_NODISCARD nvm_status nvm_tensor_scalar(nvm_heap *heap, uint32_t dtype, int64
 NVM_NODISCARD nvm_status nvm_tensor_copy(nvm_heap *heap, const nvm_tensor *source, uint32_t device,
                                          nvm_tensor **out_tensor);
 
+/* `source` and `tail` joined along `axis` (< NVM_MAX_RANK), before which all sizes are 1. Behind
+ * source in its block if source ends its used part (or nobody else holds the block) and the
+ * capacity suffices; else in a new block, larger than needed if source was appended to before, so
+ * that n appends copy O(n) bytes. source stays as it is. Adds what it copied to heap->copied_bytes.
+ * Errors also: VALUE_KIND (dtype, rank, device), SHAPE_MISMATCH, INDEX_OUT_OF_RANGE (axis). */
+NVM_NODISCARD nvm_status nvm_tensor_append(nvm_heap *heap, nvm_tensor *source,
+                                           const nvm_tensor *tail, uint32_t axis,
+                                           nvm_tensor **out_tensor);
+
 /* The count is zero. */
 void nvm_tensor_free(nvm_heap *heap, nvm_tensor *tensor);
 

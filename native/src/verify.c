@@ -165,6 +165,11 @@ static nvm_status check_rank(const verifier *v, const uint32_t *list) {
   return fault(v, "rank %u, expected <= %d", NVM_LIST_COUNT(list), NVM_MAX_RANK);
 }
 
+static nvm_status check_axis(const verifier *v, uint32_t axis) {
+  if (axis < NVM_MAX_RANK) return NVM_OK;
+  return fault(v, "axis %u, expected < %d", axis, NVM_MAX_RANK);
+}
+
 static nvm_status check_result(const verifier *v, const nvm_function *callee) {
   if (callee->result_kind == v->function->result_kind) return NVM_OK;
   return fault(v, "%s returns an %s, this function an %s", callee->name,
@@ -235,8 +240,9 @@ static nvm_status check_row(const verifier *v, const uint32_t *pc) {
       return fault(v, "alignment %u, expected a power of two <= 4096", alignment);
     }
     case NVM_OP_DimOf:
-      if (NVM_DimOf_axis(pc) < NVM_MAX_RANK) return NVM_OK;
-      return fault(v, "axis %u, expected < %d", NVM_DimOf_axis(pc), NVM_MAX_RANK);
+      return check_axis(v, NVM_DimOf_axis(pc));
+    case NVM_OP_Append:
+      return check_axis(v, NVM_Append_axis(pc));
     default:
       return NVM_OK;
   }

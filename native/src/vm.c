@@ -260,7 +260,9 @@ NVM_EXPORT nvm_status nvm_vm_stats_get(nvm_vm *vm, nvm_vm_stats *out_stats) {
                               .live_bytes = (uint64_t)heap->live_bytes,
                               .peak_bytes = (uint64_t)heap->peak_bytes,
                               .pool_bytes = nvm_heap_cached(heap),
-                              .system_allocations = atomic_load(&heap->system_allocations)};
+                              .system_allocations = atomic_load(&heap->system_allocations),
+                              .copied_bytes = heap->copied_bytes,
+                              .written_bytes = heap->written_bytes};
   let_go(vm);
   return NVM_OK;
 }

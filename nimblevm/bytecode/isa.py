@@ -147,6 +147,13 @@ ISA: tuple[Row, ...] = (
     _row(33, "WriteRef ref:obj_in value:obj_in", "content of ref := value", RAISES),
     _row(34, "GetField dst:obj_out src:obj_in index:imm", "dst := field of an ADT value or tuple", RAISES),
     _row(35, "GetTag dst:int_out src:obj_in", "dst := position of the value's constructor in its type", RAISES),
+    _row(
+        36,
+        "Append dst:obj_out src:obj_in tail:obj_in axis:imm",
+        "dst := src and tail joined along an axis before which all sizes are 1; in src's block, behind src, if src is "
+        "the last in it and its capacity suffices",
+        RAISES,
+    ),
     # --- integer arithmetic: computed in int64, then re-extended from dtype (wraps) --------------------
     _binary(40, "IntAdd", "dst := a + b"),
     _binary(41, "IntSub", "dst := a - b"),

@@ -416,6 +416,17 @@ class ReferenceVM:
             raise IndexOutOfRange(f"a first axis can't shrink to {first}")
         frame.objs[dst] = tensor[:first]
 
+    def row_Append(self, frame: _Frame, dst: int, src: int, tail: int, axis: int) -> None:
+        first, second = self._obj(frame, src, np.ndarray), self._obj(frame, tail, np.ndarray)
+        if first.dtype != second.dtype or first.ndim != second.ndim:
+            raise ValueKindError(f"a {second.dtype} can't be appended to a {first.dtype} tensor")
+        if axis >= first.ndim:
+            raise IndexOutOfRange(f"axis {axis} of a tensor of rank {first.ndim}")
+        one, two = list(first.shape), list(second.shape)
+        if one[:axis] != [1] * axis or two[:axis] + two[axis + 1 :] != one[:axis] + one[axis + 1 :]:
+            raise ShapeMismatch(f"{two} can't be appended to {one} along axis {axis}")
+        frame.objs[dst] = np.concatenate((first, second), axis)
+
     def row_CallKernel(self, frame: _Frame, kernel: int, *_: object) -> None:
         raise Unsupported(f"kernel {self.program.kernels[kernel].name}: the reference has none")
 
