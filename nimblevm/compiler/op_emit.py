@@ -309,6 +309,9 @@ def emit_op(fe: FunctionEmitter, call: Call, dst: Place) -> None:
             note = fe.program.note("reshape", call.span)
             shape = [fe.dims.word(d) for d in call.attrs.shape]
             fe.into(dst, type_, False, lambda r: code.emit("ReshapeTensor", r, source, shape, note))
+        case "vm.append":
+            source, tail = (fe.obj(a) for a in call.args)
+            fe.code.emit("Append", dst[1], source, tail, call.attrs.axis)
         case "vm.shrink":
             source = fe.obj(call.args[0])
             fe.code.emit("Shrink", dst[1], source, fe.dims.word(call.attrs.shape[0]))

@@ -3,6 +3,7 @@
 from nimblevm.compiler.pass_base import FixedPoint, Sequential
 from nimblevm.compiler.passes.cse import CSE
 from nimblevm.compiler.passes.dead_code import DEAD_CODE
+from nimblevm.compiler.passes.find_appends import FIND_APPENDS
 from nimblevm.compiler.passes.fold_constant import FOLD_CONSTANT
 from nimblevm.compiler.passes.fuse_ops import FUSE_OPS
 from nimblevm.compiler.passes.inline import INLINE
@@ -25,6 +26,7 @@ PIPELINE = Sequential(
         DEAD_CODE,
         TO_ANF,
         LAMBDA_LIFT,
+        FIND_APPENDS,
         FUSE_OPS,
         MANIFEST_ALLOC,
         PLAN_MEMORY,

@@ -8,6 +8,8 @@
     vm.read_int(x)              out = x.flat[attrs.index] of an int32 or int64 tensor, as int64
     vm.reshape_tensor(x)        out = x in attrs.shape, a view
     vm.shrink(x)                out = the first attrs.shape[0] elements of x's first axis, a view
+    vm.append(x, tail)          out = x and tail joined on attrs.axis, before which all sizes are 1; where there is
+                                room, x's memory with tail written behind it
     memory.alloc_storage()      a block of attrs.size bytes (any dim expression)
     memory.alloc_tensor(s)      a tensor of attrs.shape and attrs.dtype at byte attrs.offset of block s
     vm.call_kernel(f, ins, outs)    run kernel f on the tensors of tuple `ins`, write those of tuple `outs`; out = outs
@@ -30,8 +32,18 @@ import numpy as np
 
 from nimblevm import dtypes
 from nimblevm.errors import IndexOutOfRange, ShapeMismatch, Unsupported
+from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim
-from nimblevm.relay.op.common import ALL, Array, Attrs, axis_index, dtype_name, set_axes, tensor_of
+from nimblevm.relay.op.common import (
+    ALL,
+    Array,
+    Attrs,
+    axis_index,
+    dtype_name,
+    require_same,
+    set_axes,
+    tensor_of,
+)
 from nimblevm.relay.op.full import concrete_shape
 from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, register
 from nimblevm.relay.types import (
@@ -95,6 +107,13 @@ class BindDimAttrs(Attrs):
 
     dim: Dim
     where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AppendAttrs(Attrs):
+    """axis: where to join, 0 <= axis < rank; all axes before it have size 1."""
+
+    axis: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +313,33 @@ def _shrink_reference(inputs: tuple[Array, ...], attrs: ShapeAttrs, result: Type
     return inputs[0][:size]
 
 
+def _append(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: AppendAttrs) -> Type:
+    data, tail = tensor_of(ctx, arg_types, 0), tensor_of(ctx, arg_types, 1)
+    rank = len(data.shape)
+    if data.dtype != tail.dtype or rank != len(tail.shape):
+        raise ctx.fail(f"{tail!r} can't be appended to {data!r}", 1)
+    axis = axis_index(ctx, attrs.axis, rank)
+    shape = list(data.shape)
+    for at, size in enumerate(tail.shape):
+        if at == axis:
+            shape[at] = dims.add(shape[at], size)
+            continue
+        require_same(ctx, (0, at, shape[at]), (1, at, size))
+        if isinstance(size, int):
+            shape[at] = size
+    return TensorType(shape, data.dtype)
+
+
+def _append_reference(inputs: tuple[Array, Array], attrs: AppendAttrs, result: Type) -> Array:
+    try:
+        return np.concatenate(inputs, axis=attrs.axis)
+    except ValueError:
+        shapes = " and ".join(str(part.shape) for part in inputs)
+        raise ShapeMismatch(
+            f"vm.append: shapes {shapes} differ outside axis {attrs.axis}"
+        ) from None
+
+
 def _kill(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: Any) -> Type:
     return UNIT
 
@@ -361,6 +407,7 @@ RESHAPE_TENSOR = _register(
 SHRINK = _register(
     "vm.shrink", ("x",), ShapeAttrs, _shrink, _shrink_reference, Effect.MAY_FAIL, views=True
 )
+APPEND = _register("vm.append", ("x", "tail"), AppendAttrs, _append, _append_reference)
 ALLOC_STORAGE = _register(
     "memory.alloc_storage",
     (),

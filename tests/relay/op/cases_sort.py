@@ -129,8 +129,20 @@ def _shrink(source: Source, dtype: str) -> Case:
     return Case((data,), vm.ShapeAttrs((size, *data.shape[1:])))
 
 
+def _append(source: Source, dtype: str) -> Case:
+    rank = source.integer(1, 4)
+    axis = source.integer(0, rank - 1)
+    whole = [*[1] * axis, *shape(source, rank - axis, rank - axis)]
+    tail = list(whole)
+    tail[axis] = source.integer(0, 4)
+    return Case(
+        (array(source, tuple(whole), dtype), array(source, tuple(tail), dtype)),
+        vm.AppendAttrs(axis),
+    )
+
+
 CASES: dict[str, Callable[[Source, str], Case]] = {
     "sort": _sort, "argsort": _argsort, "topk": _topk, "dyn.topk": _dyn_topk, "searchsorted": _searchsorted,
     "unique": _unique, "argwhere": _argwhere, "vision.get_valid_counts": _get_valid_counts,
-    "vision.non_max_suppression": _non_max_suppression, "vm.shrink": _shrink,
+    "vision.non_max_suppression": _non_max_suppression, "vm.shrink": _shrink, "vm.append": _append,
 }  # fmt: skip
