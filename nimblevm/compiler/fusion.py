@@ -360,7 +360,7 @@ class BlockGraph:
         fits = all(self.groups.get(r) is target or r > place for r in readers)
         if not fits or any(
             isinstance(type_of(self.values[i]), TupleType)
-            for i in group.members
+            for i in (*group.members, *target.members)
             if self._leaks(i, group, target)
         ):
             return None
