@@ -39,9 +39,10 @@ struct nvm_kernel_ctx {
   /* Non-zero: stop soon and return that status (cancel, time limit). Call at most every 10 ms of
    * work. */
   nvm_status (*poll)(const nvm_kernel_ctx *ctx);
-  /* Run fn over [0, count) in pieces of at least `grain`, on this thread and perhaps others;
-   * returns the first fault. */
-  nvm_status (*parallel_for)(const nvm_kernel_ctx *ctx, int64_t count, int64_t grain,
+  /* Run fn over [0, count) in pieces, on this thread and perhaps others; returns the first fault in
+   * order of position. work: about how long all turns take together, ns. fn must give the same
+   * results for any grouping of the turns; each piece gets a ctx of its own. */
+  nvm_status (*parallel_for)(const nvm_kernel_ctx *ctx, int64_t count, int64_t work,
                              nvm_range_fn fn, void *closure);
 };
 

@@ -2,6 +2,7 @@
  * or miscompiled file is an error here and never a wild access in a kernel. */
 #include "call.h"
 
+#include <pthread.h>
 #include <stdio.h>
 
 #include "kernel_ir.h"
@@ -89,14 +90,12 @@ malformed:
 static nvm_status ctx_fail(const nvm_kernel_ctx *ctx, nvm_status code, int32_t operand,
                            int64_t index, int64_t bound) {
   nvm_call *call = (nvm_call *)(uintptr_t)ctx; /* ours, made mutable again */
-  int none = 0;
   if (code <= NVM_OK || code > NVM_INTERRUPTED) code = NVM_KERNEL_ERROR;
-  if (atomic_compare_exchange_strong(&call->fault, &none, 1)) {
+  if (call->code == NVM_OK) {
     call->code = code;
     call->operand = operand;
     call->index = index;
     call->bound = bound;
-    atomic_store_explicit(&call->fault, 2, memory_order_release);
   }
   return code;
 }
@@ -109,12 +108,44 @@ static nvm_status ctx_poll(const nvm_kernel_ctx *ctx) {
   return call->kernel->fn ? nvm_vm_poll(call->vm) : nvm_vm_charge(call->vm, NVM_IR_POLL_WORK);
 }
 
-static nvm_status ctx_parallel_for(const nvm_kernel_ctx *ctx, int64_t count, int64_t grain,
+/* Loops that run in pieces: faults of the piece that failed first in order are the caller's. */
+typedef struct region {
+  nvm_range_fn fn;
+  void *closure;
+  pthread_mutex_t lock;
+  int64_t failed; /* where that piece begins, under lock */
+  nvm_call fault; /* its call */
+} region;
+
+static nvm_status run_piece(const nvm_kernel_ctx *ctx, void *closure, int64_t begin, int64_t end) {
+  region *r = closure;
+  nvm_call mine = *(const nvm_call *)ctx;
+  const nvm_status status = r->fn(&mine.ctx, r->closure, begin, end);
+  if (NVM_LIKELY(status == NVM_OK)) return NVM_OK;
+  pthread_mutex_lock(&r->lock);
+  if (begin < r->failed) {
+    r->failed = begin;
+    r->fault = mine;
+  }
+  pthread_mutex_unlock(&r->lock);
+  return status;
+}
+
+static nvm_status ctx_parallel_for(const nvm_kernel_ctx *ctx, int64_t count, int64_t work,
                                    nvm_range_fn fn, void *closure) {
-  const nvm_call *call = (const nvm_call *)ctx;
+  nvm_call *call = (nvm_call *)(uintptr_t)ctx;
   if (count <= 0) return NVM_OK;
-  if (call->threads <= 1 || count <= grain) return fn(ctx, closure, 0, count);
-  return nvm_threads_run(call->threads, ctx, count, grain, fn, closure);
+  if (call->threads <= 1 || count == 1) return fn(ctx, closure, 0, count);
+  region r = {.fn = fn, .closure = closure, .failed = INT64_MAX};
+  r.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+  const nvm_status status = nvm_threads_run(call->threads, ctx, count, work, run_piece, &r);
+  if (NVM_UNLIKELY(status != NVM_OK)) {
+    call->code = r.fault.code;
+    call->operand = r.fault.operand;
+    call->index = r.fault.index;
+    call->bound = r.fault.bound;
+  }
+  return status;
 }
 
 /* A kernel without machine code, in the shape of one. */
@@ -221,7 +252,7 @@ static inline nvm_status check_written(const nvm_kernel *kernel, uint32_t i,
 __attribute__((cold)) static nvm_status report(nvm_call *call, nvm_status status) {
   const char *name = call->kernel->name;
   if (status < NVM_OK || status > NVM_INTERRUPTED) status = NVM_KERNEL_ERROR;
-  if (atomic_load_explicit(&call->fault, memory_order_acquire) == 2) {
+  if (call->code != NVM_OK) {
     char operand[32] = "";
     if (call->operand >= 0) snprintf(operand, sizeof operand, ", operand %d", call->operand);
     long long index = call->index, bound = call->bound;
@@ -274,7 +305,7 @@ nvm_status nvm_call_kernel(nvm_call *call, const nvm_pool *pools, const nvm_kern
   if (NVM_UNLIKELY(empty) && empty == sig->n_out && !sig->may_fail && sig->n_out_dims == 0)
     return NVM_OK;
   call->kernel = kernel;
-  atomic_store_explicit(&call->fault, 0, memory_order_relaxed);
+  call->code = NVM_OK;
   nvm_device *target = pools[device].device;
   nvm_status status =
       target->vtable->launch(target, &call->ctx, fn, NULL, kernel->name, bufs, dims);

@@ -3,20 +3,18 @@
 #ifndef NVM_CALL_H
 #define NVM_CALL_H
 
-#include <stdatomic.h>
-
 #include "alloc.h"
 #include "program.h"
 
-/* What a kernel's ctx points into. One a VM; kernel calls of one VM do not overlap. */
+/* What a kernel's ctx points into. One a VM, and a copy for each piece that a thread runs: so a
+ * fault is noted by one thread only. Kernel calls of one VM do not overlap. */
 typedef struct nvm_call {
   nvm_kernel_ctx ctx; /* first: kernels hand it back */
   struct nvm_vm *vm;  /* NULL: a call outside of a VM */
   const nvm_kernel *kernel;
   int32_t threads;
-  /* The first fault reported through ctx->fail, by any thread. */
-  atomic_int fault; /* 0 none, 1 being written, 2 written */
-  nvm_status code;
+  /* The first fault reported through ctx->fail. */
+  nvm_status code; /* NVM_OK: none */
   int32_t operand;
   int64_t index, bound;
 } nvm_call;

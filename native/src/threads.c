@@ -1,5 +1,11 @@
-/* The pool of worker threads (threads.h). Workers take pieces of the one current job by
- * compare-and-swap on `state`. */
+/* The pool of worker threads (threads.h).
+ *
+ * A region of work is cut into pieces; each thread that takes part has a share of consecutive
+ * pieces in a slot of its own (a cache line on which its worker spins), takes them in order by
+ * compare-and-swap, and then helps the others with what is left of theirs. The same shares in every
+ * run of a loop keep what a piece reads in the cache of one core; a thread that the system does not
+ * run loses its share to the others.
+ */
 #include "threads.h"
 
 #include <pthread.h>
@@ -12,41 +18,63 @@
 
 #include "status.h"
 
-enum { MAX_WORKERS = 255, SPIN_NANOSECONDS = 20000 };
-
-/* state: generation (32 bits), pieces (16), next piece to take (16). Who takes a piece keeps the
- * job alive until it is done. */
-#define PIECES(state) ((uint32_t)((state) >> 16) & 0xFFFFu)
-#define NEXT(state)   ((uint32_t)(state) & 0xFFFFu)
+enum {
+  MAX_SLOTS = 256,
+  PIECES_A_THREAD = 8,
+  SPIN = 20000,       /* ns that a worker waits awake for more work */
+  SPIN_LONG = 200000, /* the same where regions follow each other quickly, as in a recurrent loop */
+  QUICK = 4,          /* so many in a row */
+  PIECE = 1000,       /* ns of work that a piece should have at least */
+  SMALL = 12000,      /* ns of work for which sleeping workers are not woken, ... */
+  CREDIT = 48000,     /* ... unless so much of such work came since the last time */
+  LEAVE = 50000,      /* ns that a worker on its caller's CPU leaves it alone */
+  MOVE = 1000000,     /* ns between two moves of a worker away from its caller's CPU, at least */
+  STALL = 100000,     /* ns of waiting for a piece, beyond what pieces take, ... */
+  BACK_OFF = 8        /* ... after which the caller works alone for that many times as long */
+};
 
 typedef struct job {
   const nvm_kernel_ctx *ctx;
   nvm_range_fn fn;
   void *closure;
   int64_t count;
-  nvm_status *statuses; /* one a piece */
+  uint32_t pieces, slots;
 } job;
 
-static struct {
-  atomic_flag busy; /* a caller has the pool */
-  atomic_uint_least64_t state;
-  atomic_uint done; /* pieces of the current job */
-  atomic_int failed, stop;
+/* state: generation (32 bits), end of the share (16), next piece of it to take (16). Who takes a
+ * piece keeps the job alive until it is done, so it may read `job` only then. */
+#define END(state)  ((uint32_t)((state) >> 16) & 0xFFFFu)
+#define NEXT(state) ((uint32_t)(state) & 0xFFFFu)
+
+typedef struct slot {
+  _Alignas(64) atomic_uint_least64_t state;
   job job;
-  pthread_mutex_t lock; /* for sleeping only */
-  pthread_cond_t work, finished;
-  uint32_t sleepers, waiting; /* under lock */
-  uint32_t n_workers;
-  int started;
-  pthread_t workers[MAX_WORKERS];
+  atomic_int cpu; /* of the caller when it published */
+  _Alignas(64) atomic_int asleep;
+  pthread_cond_t wake;
+  pthread_t thread;
+  cpu_set_t allowed; /* what the process may use */
+  int64_t moved;     /* ns: when the worker last left a CPU to its caller */
+} slot;
+
+static struct {
+  atomic_flag busy; /* a caller has the pool: it owns slot 0 and publishes in the others */
+  uint32_t generation;
+  uint32_t n_workers, credit; /* under busy */
+  int watching;
+  atomic_int stop, waiting;
+  atomic_int_least64_t alone_until; /* ns: a worker was not run when it was needed */
+  atomic_uint failed;               /* first piece that failed, UINT32_MAX for none */
+  nvm_status failure;               /* its status, under lock */
+  pthread_mutex_t lock;             /* for sleeping and failures */
+  pthread_cond_t finished;
+  _Alignas(64) atomic_uint done; /* pieces of the current job */
+  slot slots[MAX_SLOTS];         /* 0: the caller */
 } pool = {.busy = ATOMIC_FLAG_INIT,
           .lock = PTHREAD_MUTEX_INITIALIZER,
-          .work = PTHREAD_COND_INITIALIZER,
           .finished = PTHREAD_COND_INITIALIZER};
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
-/* --- how many CPUs
- * ---------------------------------------------------------------------------------- */
+/* --- how many CPUs --------------------------------------------------------------------------- */
 
 /* CPUs that a cgroup v2 directory's cpu.max allows, rounded up; 0: no limit. */
 static int32_t quota_of(const char *path) {
@@ -115,27 +143,19 @@ int32_t nvm_threads_available(void) {
   return cpus < 1 ? 1 : cpus;
 }
 
-/* --- pieces
- * ----------------------------------------------------------------------------------------- */
+/* --- pieces ----------------------------------------------------------------------------------- */
 
-/* Piece k of `pieces` over [0, count): contiguous, sizes differ by at most one. */
-static int64_t piece_begin(int64_t count, uint32_t pieces, uint32_t k) {
-  const int64_t each = count / pieces, rest = count % pieces;
+/* Where part k of `parts` over [0, count) begins: contiguous, sizes differ by at most one. */
+static int64_t part_begin(int64_t count, uint32_t parts, uint32_t k) {
+  const int64_t each = count / parts, rest = count % parts;
   return each * k + (k < rest ? k : rest);
 }
 
-static nvm_status run_piece(const job *j, uint32_t pieces, uint32_t k) {
-  return j->fn(j->ctx, j->closure, piece_begin(j->count, pieces, k),
-               piece_begin(j->count, pieces, k + 1));
-}
-
-/* Take a piece of the current job; returns 0 if none is left. */
-static int take(uint32_t *out_pieces, uint32_t *out_piece) {
-  uint_least64_t state = atomic_load_explicit(&pool.state, memory_order_acquire);
-  while (NEXT(state) < PIECES(state)) {
-    if (atomic_compare_exchange_weak_explicit(&pool.state, &state, state + 1, memory_order_acq_rel,
+static int claim(slot *s, uint32_t *out_piece) {
+  uint_least64_t state = atomic_load_explicit(&s->state, memory_order_acquire);
+  while (NEXT(state) < END(state)) {
+    if (atomic_compare_exchange_weak_explicit(&s->state, &state, state + 1, memory_order_acq_rel,
                                               memory_order_acquire)) {
-      *out_pieces = PIECES(state);
       *out_piece = NEXT(state);
       return 1;
     }
@@ -143,19 +163,36 @@ static int take(uint32_t *out_pieces, uint32_t *out_piece) {
   return 0;
 }
 
-static void work_on(uint32_t pieces, uint32_t piece) {
-  /* Pieces are taken in order, so every earlier one runs; later ones may be left out after a fault.
-   */
-  if (!atomic_load_explicit(&pool.failed, memory_order_relaxed)) {
-    pool.job.statuses[piece] = run_piece(&pool.job, pieces, piece);
-    if (pool.job.statuses[piece] != NVM_OK) {
-      atomic_store_explicit(&pool.failed, 1, memory_order_relaxed);
-    }
-  }
-  if (atomic_fetch_add_explicit(&pool.done, 1, memory_order_acq_rel) + 1 != pieces) return;
+__attribute__((cold)) static void note_failure(uint32_t piece, nvm_status status) {
   pthread_mutex_lock(&pool.lock);
-  if (pool.waiting) pthread_cond_signal(&pool.finished);
+  if (piece < atomic_load_explicit(&pool.failed, memory_order_relaxed)) {
+    atomic_store_explicit(&pool.failed, piece, memory_order_relaxed);
+    pool.failure = status;
+  }
   pthread_mutex_unlock(&pool.lock);
+}
+
+/* A failure ends the region, but for pieces before it: the first one in order is what counts. */
+static void run_piece(const job *j, uint32_t piece) {
+  if (piece > atomic_load_explicit(&pool.failed, memory_order_relaxed)) return;
+  const nvm_status status = j->fn(j->ctx, j->closure, part_begin(j->count, j->pieces, piece),
+                                  part_begin(j->count, j->pieces, piece + 1));
+  if (NVM_UNLIKELY(status != NVM_OK)) note_failure(piece, status);
+}
+
+/* Run pieces, of the own share first, until none is left; returns how many. */
+static uint32_t take_part(uint32_t me, job *out_job) {
+  uint32_t ran = 0, piece, at = me;
+  do {
+    slot *s = &pool.slots[at];
+    while (claim(s, &piece)) {
+      if (ran++ == 0) *out_job = s->job;
+      run_piece(out_job, piece);
+    }
+    if (ran == 0) return 0; /* the share was given away: the others need no help */
+    if (++at >= out_job->slots) at = 0;
+  } while (at != me);
+  return ran;
 }
 
 static int64_t nanoseconds(void) {
@@ -172,42 +209,87 @@ static inline void relax(void) {
 #endif
 }
 
-static int work_left(void) {
-  const uint_least64_t state = atomic_load_explicit(&pool.state, memory_order_acquire);
-  return NEXT(state) < PIECES(state) || atomic_load_explicit(&pool.stop, memory_order_relaxed);
+/* --- workers ---------------------------------------------------------------------------------- */
+
+static int work_left(slot *s) {
+  const uint_least64_t state = atomic_load(&s->state);
+  return NEXT(state) < END(state) || atomic_load_explicit(&pool.stop, memory_order_relaxed);
 }
 
-static int all_done(uint32_t pieces) {
-  return atomic_load_explicit(&pool.done, memory_order_acquire) == pieces;
-}
-
-/* --- workers
- * ---------------------------------------------------------------------------------------- */
-
-static void wait_for_work(void) {
-  const int64_t until = nanoseconds() + SPIN_NANOSECONDS;
-  do {
-    for (int k = 0; k < 64; ++k) {
-      if (work_left()) return;
-      relax();
-    }
-  } while (nanoseconds() < until);
+static void sleep_until_work(slot *s) {
   pthread_mutex_lock(&pool.lock);
-  pool.sleepers++;
-  while (!work_left()) pthread_cond_wait(&pool.work, &pool.lock);
-  pool.sleepers--;
+  /* Either this thread sees the work, or who published it sees `asleep`: both are sequentially
+   * consistent. */
+  atomic_store(&s->asleep, 1);
+  while (!work_left(s)) pthread_cond_wait(&s->wake, &pool.lock);
+  atomic_store(&s->asleep, 0);
   pthread_mutex_unlock(&pool.lock);
 }
 
-static void *worker(void *unused) {
-  (void)unused;
-  uint32_t pieces, piece;
-  while (!atomic_load_explicit(&pool.stop, memory_order_acquire)) {
-    if (take(&pieces, &piece)) {
-      work_on(pieces, piece);
-    } else {
-      wait_for_work();
+/* quick: how many times in a row work came soon. */
+static void wait_for_work(slot *s, uint32_t *quick) {
+  const int64_t since = nanoseconds();
+  const int64_t spin = *quick >= QUICK ? SPIN_LONG : SPIN;
+  int64_t now = since;
+  do {
+    for (int k = 0; k < 64; ++k) {
+      if (work_left(s)) {
+        if (*quick < QUICK) ++*quick;
+        return;
+      }
+      relax();
     }
+    now = nanoseconds();
+  } while (now - since < spin);
+  sleep_until_work(s);
+  if (nanoseconds() - since >= SPIN_LONG)
+    *quick = 0;
+  else if (*quick < QUICK)
+    ++*quick;
+}
+
+/* A worker on the CPU of its caller only takes time from it: the system puts it there when the
+ * other CPUs are busy. Keep it to the other ones. Returns 0 if it is to sleep instead. */
+__attribute__((cold)) static int move_away(slot *s, int cpu) {
+  const int64_t now = nanoseconds();
+  if (now - s->moved < MOVE) return 0;
+  s->moved = now;
+  cpu_set_t others = s->allowed;
+  CPU_CLR((size_t)cpu, &others);
+  return CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof others, &others) == 0;
+}
+
+static void leave_to_caller(slot *s) {
+  if (work_left(s)) {
+    (void)nanosleep(&(struct timespec){.tv_nsec = LEAVE}, NULL);
+  } else {
+    sleep_until_work(s);
+  }
+}
+
+static void *worker(void *context) {
+  slot *s = context;
+  const uint32_t me = (uint32_t)(s - pool.slots);
+  uint32_t quick = 0;
+  job j;
+  CPU_ZERO(&s->allowed);
+  (void)sched_getaffinity(0, sizeof s->allowed, &s->allowed); /* none known: never moves */
+  while (!atomic_load_explicit(&pool.stop, memory_order_acquire)) {
+    const int cpu = atomic_load_explicit(&s->cpu, memory_order_relaxed);
+    if (NVM_UNLIKELY(cpu == sched_getcpu() && !move_away(s, cpu))) {
+      leave_to_caller(s);
+      continue;
+    }
+    const uint32_t ran = take_part(me, &j);
+    if (ran == 0) {
+      wait_for_work(s, &quick);
+      continue;
+    }
+    if (atomic_fetch_add(&pool.done, ran) + ran != j.pieces || !atomic_load(&pool.waiting))
+      continue;
+    pthread_mutex_lock(&pool.lock);
+    pthread_cond_signal(&pool.finished);
+    pthread_mutex_unlock(&pool.lock);
   }
   return NULL;
 }
@@ -215,88 +297,140 @@ static void *worker(void *unused) {
 /* The child has none of the threads, and the locks may have been held. */
 static void after_fork(void) {
   pthread_mutex_init(&pool.lock, NULL);
-  pthread_cond_init(&pool.work, NULL);
   pthread_cond_init(&pool.finished, NULL);
-  pool.sleepers = pool.waiting = pool.n_workers = 0;
-  pool.started = 0;
-  atomic_store(&pool.state, 0);
+  for (uint32_t k = 0; k < MAX_SLOTS; ++k) {
+    atomic_store(&pool.slots[k].state, 0);
+    atomic_store(&pool.slots[k].asleep, 0);
+  }
+  pool.n_workers = pool.credit = 0;
+  atomic_store(&pool.waiting, 0);
+  atomic_store(&pool.alone_until, 0);
   atomic_flag_clear(&pool.busy);
 }
 
-static void watch_forks(void) { (void)pthread_atfork(NULL, NULL, after_fork); }
-
-/* With `busy` held. Signals stay with the threads of the program. */
-static void start(void) {
+/* With `busy` held: as many workers as CPUs and the caller's wish allow. Signals stay with the
+ * threads of the program. */
+static void start(uint32_t wanted) {
+  static int32_t available; /* found once: workers keep the mask they were made with */
+  if (!available) available = nvm_threads_available();
+  const uint32_t most = available > MAX_SLOTS ? MAX_SLOTS - 1 : (uint32_t)available - 1;
+  if (wanted > most) wanted = most;
+  if (pool.n_workers >= wanted) return;
+  if (!pool.watching) {
+    pool.watching = 1;
+    (void)pthread_atfork(NULL, NULL, after_fork);
+  }
   sigset_t all, old;
-  const int32_t wanted = nvm_threads_available() - 1;
-  pool.started = 1;
-  (void)pthread_once(&fork_once, watch_forks);
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
-  while (pool.n_workers < MAX_WORKERS && (int32_t)pool.n_workers < wanted) {
-    if (pthread_create(&pool.workers[pool.n_workers], NULL, worker, NULL) != 0) break;
+  while (pool.n_workers < wanted) {
+    slot *s = &pool.slots[pool.n_workers + 1];
+    atomic_store(&s->state, 0);
+    atomic_store(&s->asleep, 0);
+    atomic_store(&s->cpu, -1);
+    pthread_cond_init(&s->wake, NULL);
+    if (pthread_create(&s->thread, NULL, worker, s) != 0) break;
     pool.n_workers++;
   }
   pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-/* --- running
- * ---------------------------------------------------------------------------------------- */
+/* --- running ---------------------------------------------------------------------------------- */
 
-static nvm_status run_serially(const job *j, uint32_t pieces) {
-  for (uint32_t k = 0; k < pieces; ++k) NVM_TRY(run_piece(j, pieces, k));
-  return NVM_OK;
-}
-
-static void wait_for_end(uint32_t pieces) {
-  const int64_t until = nanoseconds() + SPIN_NANOSECONDS;
+/* Returns when all pieces are done. began, ran: when the caller started, and how many pieces it
+ * did, from which follows what a piece takes. A wait far beyond that says that a worker lost its
+ * CPU in the middle of one: then work alone for a while. */
+static void wait_for_end(uint32_t pieces, int64_t began, uint32_t ran) {
+  const int64_t since = nanoseconds();
+  int64_t now = since;
   do {
     for (int k = 0; k < 64; ++k) {
-      if (all_done(pieces)) return;
+      if (atomic_load_explicit(&pool.done, memory_order_acquire) == pieces) return;
       relax();
     }
-  } while (nanoseconds() < until);
+    now = nanoseconds();
+  } while (now - since < SPIN);
   pthread_mutex_lock(&pool.lock);
-  pool.waiting = 1;
-  while (!all_done(pieces)) pthread_cond_wait(&pool.finished, &pool.lock);
-  pool.waiting = 0;
+  atomic_store(&pool.waiting, 1);
+  while (atomic_load(&pool.done) != pieces) pthread_cond_wait(&pool.finished, &pool.lock);
+  atomic_store(&pool.waiting, 0);
   pthread_mutex_unlock(&pool.lock);
+  now = nanoseconds();
+  const int64_t piece = (since - began) / (ran ? ran : 1);
+  if (now - since > 2 * piece + STALL) {
+    atomic_store_explicit(&pool.alone_until, now + BACK_OFF * (now - since), memory_order_relaxed);
+  }
 }
 
-/* With `busy` held and at least one worker. */
-static nvm_status run_parallel(const job *j, uint32_t pieces) {
-  nvm_status statuses[MAX_WORKERS + 1] = {0};
-  pool.job = *j;
-  pool.job.statuses = statuses;
+static void publish(const job *j) {
+  const uint_least64_t generation = (uint_least64_t)++pool.generation << 32;
+  const int cpu = sched_getcpu();
+  for (uint32_t k = 0; k < j->slots; ++k) {
+    slot *s = &pool.slots[k];
+    const uint32_t first = (uint32_t)part_begin(j->pieces, j->slots, k);
+    const uint32_t end = (uint32_t)part_begin(j->pieces, j->slots, k + 1);
+    s->job = *j;
+    atomic_store_explicit(&s->cpu, cpu, memory_order_relaxed);
+    atomic_store(&s->state, generation | (uint_least64_t)end << 16 | first);
+    if (k == 0 || !atomic_load(&s->asleep)) continue;
+    pthread_mutex_lock(&pool.lock);
+    pthread_cond_signal(&s->wake);
+    pthread_mutex_unlock(&pool.lock);
+  }
+}
+
+/* With `busy` held. */
+static nvm_status run_parallel(job *j) {
   atomic_store_explicit(&pool.done, 0, memory_order_relaxed);
-  atomic_store_explicit(&pool.failed, 0, memory_order_relaxed);
-  const uint_least64_t old = atomic_load_explicit(&pool.state, memory_order_relaxed);
-  const uint_least64_t state = ((old >> 32) + 1) << 32 | (uint_least64_t)pieces << 16;
-  atomic_store_explicit(&pool.state, state, memory_order_release);
-  pthread_mutex_lock(&pool.lock);
-  if (pool.sleepers) pthread_cond_broadcast(&pool.work);
-  pthread_mutex_unlock(&pool.lock);
-  uint32_t all, piece;
-  while (take(&all, &piece)) work_on(all, piece);
-  wait_for_end(pieces);
-  for (uint32_t k = 0; k < pieces; ++k) NVM_TRY(statuses[k]);
-  return NVM_OK;
+  atomic_store_explicit(&pool.failed, UINT32_MAX, memory_order_relaxed);
+  const int64_t began = nanoseconds();
+  publish(j);
+  job same;
+  const uint32_t ran = take_part(0, &same);
+  if (ran != j->pieces && (ran == 0 || atomic_fetch_add(&pool.done, ran) + ran != j->pieces)) {
+    wait_for_end(j->pieces, began, ran);
+  }
+  return atomic_load_explicit(&pool.failed, memory_order_relaxed) == UINT32_MAX ? NVM_OK
+                                                                                : pool.failure;
 }
 
-nvm_status nvm_threads_run(int32_t threads, const nvm_kernel_ctx *ctx, int64_t count, int64_t grain,
+/* Whether waking the workers is not worth it. */
+static int too_small(int64_t work) {
+  if (work >= SMALL || !atomic_load_explicit(&pool.slots[1].asleep, memory_order_relaxed)) {
+    return 0;
+  }
+  pool.credit += (uint32_t)work;
+  if (pool.credit < CREDIT) return 1;
+  pool.credit = 0;
+  return 0;
+}
+
+static int stalled(void) {
+  const int64_t until = atomic_load_explicit(&pool.alone_until, memory_order_relaxed);
+  if (NVM_LIKELY(until == 0)) return 0;
+  if (nanoseconds() < until) return 1;
+  atomic_store_explicit(&pool.alone_until, 0, memory_order_relaxed);
+  return 0;
+}
+
+nvm_status nvm_threads_run(int32_t threads, const nvm_kernel_ctx *ctx, int64_t count, int64_t work,
                            nvm_range_fn fn, void *closure) {
   if (count <= 0) return NVM_OK;
-  int64_t pieces = grain > 1 ? count / grain : count;
-  if (pieces > threads) pieces = threads;
-  if (pieces > MAX_WORKERS + 1) pieces = MAX_WORKERS + 1;
-  if (pieces < 1) pieces = 1;
-  const job j = {ctx, fn, closure, count, NULL};
-  if (pieces == 1 || atomic_flag_test_and_set_explicit(&pool.busy, memory_order_acquire)) {
-    return run_serially(&j, (uint32_t)pieces);
+  int64_t pieces = work / PIECE < count ? work / PIECE : count;
+  if (threads < 2 || pieces < 2 || stalled() ||
+      atomic_flag_test_and_set_explicit(&pool.busy, memory_order_acquire)) {
+    return fn(ctx, closure, 0, count);
   }
-  if (!pool.started) start();
-  const nvm_status status =
-      pool.n_workers ? run_parallel(&j, (uint32_t)pieces) : run_serially(&j, (uint32_t)pieces);
+  start((uint32_t)threads - 1);
+  uint32_t slots = (uint32_t)threads < pool.n_workers + 1 ? (uint32_t)threads : pool.n_workers + 1;
+  if (pieces < slots) slots = (uint32_t)pieces;
+  if (pieces > PIECES_A_THREAD * slots) pieces = PIECES_A_THREAD * slots;
+  if (slots < 2 || too_small(work)) {
+    atomic_flag_clear_explicit(&pool.busy, memory_order_release);
+    return fn(ctx, closure, 0, count);
+  }
+  job j = {ctx, fn, closure, count, (uint32_t)pieces, slots};
+  const nvm_status status = run_parallel(&j);
   atomic_flag_clear_explicit(&pool.busy, memory_order_release);
   return status;
 }
@@ -304,12 +438,11 @@ nvm_status nvm_threads_run(int32_t threads, const nvm_kernel_ctx *ctx, int64_t c
 void nvm_threads_shutdown(void) {
   while (atomic_flag_test_and_set_explicit(&pool.busy, memory_order_acquire)) sched_yield();
   pthread_mutex_lock(&pool.lock);
-  atomic_store_explicit(&pool.stop, 1, memory_order_release);
-  pthread_cond_broadcast(&pool.work);
+  atomic_store(&pool.stop, 1);
+  for (uint32_t k = 1; k <= pool.n_workers; ++k) pthread_cond_signal(&pool.slots[k].wake);
   pthread_mutex_unlock(&pool.lock);
-  for (uint32_t k = 0; k < pool.n_workers; ++k) pthread_join(pool.workers[k], NULL);
+  for (uint32_t k = 1; k <= pool.n_workers; ++k) pthread_join(pool.slots[k].thread, NULL);
   atomic_store(&pool.stop, 0);
   pool.n_workers = 0;
-  pool.started = 0;
   atomic_flag_clear_explicit(&pool.busy, memory_order_release);
 }

@@ -28,28 +28,38 @@ void harness_free(harness *h);
     }                                                                  \
   } while (0)
 
-enum { COUNT = 1000, CALLERS = 4, ROUNDS = 300 };
+enum { COUNT = 1000, CALLERS = 4, ROUNDS = 300, MUCH = 1000000 };
 
 typedef struct task {
   int64_t marks[COUNT];
-  atomic_int pieces;
-  int64_t fail_from; /* pieces that begin here or later fail with their begin; < 0: none */
+  int64_t fail_from; /* turns from here on fail with their number; < 0: none */
+  int64_t work;      /* additions a turn */
 } task;
 
 static nvm_status mark(const nvm_kernel_ctx *ctx, void *closure, int64_t begin, int64_t end) {
   task *t = closure;
   (void)ctx;
-  atomic_fetch_add(&t->pieces, 1);
-  if (t->fail_from >= 0 && begin >= t->fail_from) return (nvm_status)begin;
-  for (int64_t i = begin; i < end; ++i) t->marks[i]++;
+  for (int64_t i = begin; i < end; ++i) {
+    if (t->fail_from >= 0 && i >= t->fail_from) return (nvm_status)i;
+    for (volatile int64_t k = 0; k < t->work; ++k) {
+    }
+    t->marks[i]++;
+  }
   return NVM_OK;
 }
 
-static void run_once(int32_t threads, int64_t grain, int most_pieces) {
-  task t = {.fail_from = -1};
-  CHECK(nvm_threads_run(threads, NULL, COUNT, grain, mark, &t) == NVM_OK);
+/* estimate: ns, what the pool is told of the work */
+static void run_once(int32_t threads, int64_t estimate, int64_t work) {
+  task t = {.fail_from = -1, .work = work};
+  CHECK(nvm_threads_run(threads, NULL, COUNT, estimate, mark, &t) == NVM_OK);
   for (int i = 0; i < COUNT; ++i) CHECK(t.marks[i] == 1);
-  CHECK(atomic_load(&t.pieces) == most_pieces);
+}
+
+/* The first failing turn is reported, and all turns before it were run once, whoever ran them. */
+static void fail_once(int64_t from, int64_t work) {
+  task t = {.fail_from = from, .work = work};
+  CHECK(nvm_threads_run(4, NULL, COUNT, MUCH, mark, &t) == (nvm_status)from);
+  for (int64_t i = 0; i < COUNT; ++i) CHECK(t.marks[i] == (i < from));
 }
 
 static nvm_status nest(const nvm_kernel_ctx *ctx, void *closure, int64_t begin, int64_t end) {
@@ -57,33 +67,36 @@ static nvm_status nest(const nvm_kernel_ctx *ctx, void *closure, int64_t begin, 
   (void)closure;
   (void)begin;
   (void)end;
-  run_once(4, 1, 4);
+  run_once(4, MUCH, 0);
   return NVM_OK;
 }
 
 static void *call_often(void *unused) {
   (void)unused;
-  for (int k = 0; k < ROUNDS; ++k) run_once(4, 1, 4);
+  for (int k = 0; k < ROUNDS; ++k) run_once(4, MUCH, k % 8);
   return NULL;
 }
 
 static void test_pool(void) {
   CHECK(nvm_threads_available() >= 1);
-  run_once(1, 1, 1);
-  run_once(4, 1, 4);
-  run_once(4, COUNT, 1);
-  run_once(4, 400, 2);
-  task failing = {.fail_from = 300};
-  CHECK(nvm_threads_run(4, NULL, COUNT, 1, mark, &failing) ==
-        500); /* pieces begin at 0, 250, 500, 750 */
-  for (int i = 0; i < 500; ++i) CHECK(failing.marks[i] == 1);
-  CHECK(nvm_threads_run(4, NULL, 0, 1, mark, &failing) == NVM_OK);
-  CHECK(nvm_threads_run(4, NULL, 8, 1, nest, NULL) == NVM_OK);
+  run_once(1, MUCH, 0);
+  run_once(4, MUCH, 0);
+  run_once(4, 0, 0);
+  run_once(4, 2500, 0);
+  run_once(300, MUCH, 0);
+  for (int64_t from = 1; from < COUNT; from += 37) fail_once(from, from % 5);
+  CHECK(nvm_threads_run(4, NULL, 0, MUCH, mark, NULL) == NVM_OK);
+  CHECK(nvm_threads_run(4, NULL, 8, MUCH, nest, NULL) == NVM_OK);
   pthread_t callers[CALLERS];
   for (int k = 0; k < CALLERS; ++k) CHECK(pthread_create(&callers[k], NULL, call_often, NULL) == 0);
   for (int k = 0; k < CALLERS; ++k) pthread_join(callers[k], NULL);
   usleep(2000); /* workers sleep now */
-  run_once(4, 1, 4);
+  run_once(4, MUCH, 0);
+  for (int k = 0; k < 40; ++k) { /* sleep between regions, and work too small to wake for */
+    usleep(300);
+    run_once(4, 3000, 0);
+    run_once(2 + k % 3, MUCH, 20);
+  }
 }
 
 static void test_fork(void) {
@@ -91,12 +104,12 @@ static void test_fork(void) {
   const pid_t child = fork();
   CHECK(child >= 0);
   if (child == 0) {
-    for (int k = 0; k < 10; ++k) run_once(4, 1, 4);
+    for (int k = 0; k < 10; ++k) run_once(4, MUCH, 0);
     _exit(0);
   }
   int status = 1;
   CHECK(waitpid(child, &status, 0) == child && status == 0);
-  run_once(4, 1, 4);
+  run_once(4, MUCH, 0);
 }
 
 static harness *shared;
@@ -141,7 +154,7 @@ int main(int argc, char **argv) {
   test_kernel(argv[1]);
   if (argc == 2) test_fork(); /* a third argument leaves it out: sanitizers watch one process */
   nvm_threads_shutdown();
-  run_once(4, 1, 4);
+  run_once(4, MUCH, 0);
   nvm_threads_shutdown();
   puts("ok");
   return 0;
