@@ -7,14 +7,15 @@ BIN    := $(VENV)/bin
 PY     := $(BIN)/python
 NATIVE_SOURCES := $(wildcard native/*.py native/Makefile native/*/*.c native/*/*.h native/include/generated/*.h)
 
-.PHONY: help demo models test test-all lint format bench fuzz generate check-tools setup clean
+.PHONY: help demo models test test-all lint format bench microbench fuzz generate check-tools setup clean
 
 help:
 	@echo "make demo      set up, then compile and run three dynamic models"
 	@echo "make test      set up, then the fast test suite (under two minutes)"
 	@echo "make test-all  the slow tests too"
 	@echo "make lint      ruff, mypy, import-linter, clang-format, generated files"
-	@echo "make bench     benchmarks of instructions, kernels and workloads"
+	@echo "make bench     compare whole models with other systems (ROWS=, BENCH_FLAGS=); installs them"
+	@echo "make microbench  benchmarks of instructions, kernels and models alone"
 	@echo "make fuzz      fuzz the reader, verifier and interpreter (SECONDS=30)"
 
 check-tools:
@@ -55,7 +56,19 @@ test: setup
 test-all: setup
 	$(PY) -m pytest $(PARALLEL) -m "not bench and not gpu" --durations=15
 
-bench: setup
+# The peers need 2 GB on disk.
+$(VENV)/.bench: $(VENV)/.installed
+	$(PY) -m pip install -q --disable-pip-version-check -e '.[bench,peers]'
+	@touch $@
+
+# The table of docs/benchmarks.md, with plots: half an hour on a quiet machine.
+ROWS ?=
+BENCH_FLAGS ?=
+bench: $(VENV)/.bench
+	@mkdir -p build/bench
+	$(BIN)/nimblevm bench $(ROWS) $(BENCH_FLAGS) --json build/bench/bench.json --plots build/bench
+
+microbench: setup
 	$(PY) -m pytest -m bench --benchmark-columns=min,median,iqr --benchmark-sort=name tests/bench
 
 lint: $(VENV)/.lint
@@ -80,4 +93,4 @@ fuzz: setup
 	$(MAKE) -C tests/fuzz run SECONDS=$(SECONDS)
 
 clean:
-	rm -rf build native/build native/build-* nimblevm/_native*.so $(VENV)/.installed $(VENV)/.lint $(VENV)/.models
+	rm -rf build native/build native/build-* nimblevm/_native*.so $(VENV)/.installed $(VENV)/.lint $(VENV)/.models $(VENV)/.bench

@@ -17,6 +17,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 import nimblevm as nvm
+from nimblevm.cli.bench import bench
 
 _HELP = """Compile dynamic Relay programs to one .nvm file; run and inspect such files.
 
@@ -249,5 +250,7 @@ def disasm(file: ExecutableFile) -> None:
     with nvm.load(file) as exe:
         _out.print(exe.disassemble(), markup=False, highlight=False, soft_wrap=True)
 
+
+app.command()(bench)
 
 __all__ = ["app", "run_app"]

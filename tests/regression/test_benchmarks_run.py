@@ -1,4 +1,4 @@
-"""The benchmarks run: they are left out of every other run, so a changed signature would show in `make bench` alone."""
+"""The benchmarks run: they are left out of every other run, so a changed signature would show in `make microbench` alone."""
 
 from __future__ import annotations
 

@@ -1,0 +1,77 @@
+"""OpenVINO, CPU plugin: LATENCY hint, float32 forced, one stream, threads pinned."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import openvino as ov
+from openvino import properties as props
+
+from nimblevm.bench.cases import Case
+from nimblevm.bench.peers import Prepared
+from nimblevm.bench.peers.choose import Run, fastest
+from nimblevm.bench.peers.onnx_models import arrays, models
+from nimblevm.bench.rows import Row
+
+
+def version() -> str:
+    return str(ov.__version__).split("-", maxsplit=1)[0]
+
+
+def _shared(request: Any, count: int) -> Run:
+    """Inputs and outputs without a copy; what is returned is copied out, since the next call overwrites it."""
+
+    def run(inputs: Any) -> Sequence[Any]:
+        found = request.infer(list(inputs), share_inputs=True, share_outputs=True)
+        return [np.array(found[i]) for i in range(count)]
+
+    return run
+
+
+def _copied(request: Any, count: int) -> Run:
+    def run(inputs: Any) -> Sequence[Any]:
+        found = request.infer(list(inputs))
+        return [found[i] for i in range(count)]
+
+    return run
+
+
+def prepare(row: Row, threads: int, variant: str = "") -> Prepared:
+    """The same ONNX models as ONNX Runtime's, standard operators alone."""
+    start = time.perf_counter()
+    core = ov.Core()
+    config = {
+        props.hint.performance_mode: props.hint.PerformanceMode.LATENCY,
+        props.hint.inference_precision: ov.Type.f32,
+        props.hint.execution_mode: props.hint.ExecutionMode.ACCURACY,
+        props.inference_num_threads: threads,
+        props.num_streams: 1,
+    }
+    chosen: dict[str, Run] = {}
+    for program, ways in models(row, contrib=False).items():
+        candidates: dict[str, Run] = {}
+        for way, model in ways.items():
+            compiled = core.compile_model(core.read_model(model), "CPU", config)
+            request, count = compiled.create_infer_request(), len(compiled.outputs)
+            candidates[f"{way}, shared memory"] = _shared(request, count)
+            candidates[way] = _copied(request, count)
+        values = [arrays(row, case) for case in row.cases() if case.program == program]
+        _, chosen[program] = fastest(candidates, values[:4])
+    seconds = time.perf_counter() - start
+
+    def load(case: Case) -> Any:
+        return chosen[case.program], arrays(row, case)
+
+    return Prepared(_run, f"LATENCY, f32, {threads} thread(s)", seconds, load)
+
+
+def _run(loaded: Any) -> Sequence[Any]:
+    run, inputs = loaded
+    found: Sequence[Any] = run(inputs)
+    return found
+
+
+__all__ = ["prepare", "version"]

@@ -1,0 +1,158 @@
+"""One side of a comparison in a process of its own; main() takes the CPU cores from the command line.
+
+The parent writes pickled (command, arguments) to stdin and reads pickled ("ok", value) or ("error", kind, text) from
+the stdout that this process started with; what libraries print goes to stderr. Between turns the parent stops the
+process, so that threads which spin take nothing from the other side.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import pickle
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from resource import RUSAGE_SELF, getrusage
+from typing import Any, BinaryIO
+
+SLICE = 1e-3  # seconds; shorter calls are repeated within a slice
+WARM = 0.02  # seconds of calls before a turn is measured: the other side has had the caches
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """seconds a call for each case, None if every slice was disturbed; slices taken and dropped."""
+
+    seconds: tuple[float | None, ...]
+    taken: int
+    dropped: int
+
+
+class Side:
+    """A prepared model and its inputs."""
+
+    def __init__(self, prepared: Any, cases: Sequence[Any]) -> None:
+        self._run = prepared.run
+        self._values = [prepared.load(case) for case in cases]
+        self._repeats = [1] * len(cases)
+
+    def outputs(self) -> list[list[Any]]:
+        """What the model gives for each case, copied."""
+        return [[array.copy() for array in self._run(value)] for value in self._values]
+
+    def warm(self, seconds: float) -> None:
+        """Run all cases for about so long, and learn how often a call is repeated in a slice."""
+        end = time.perf_counter() + seconds
+        least = [float("inf")] * len(self._values)
+        while True:
+            for i, value in enumerate(self._values):
+                start = time.perf_counter()
+                self._run(value)
+                least[i] = min(least[i], time.perf_counter() - start)
+            if time.perf_counter() >= end:
+                break
+        self._repeats = [max(1, round(SLICE / t)) for t in least]
+
+    def turn(self, attempts: int) -> Turn:
+        """A clean slice of every case, one without an involuntary context switch of any thread, in so many attempts."""
+        self._refill()
+        taken = dropped = 0
+        found: list[float | None] = []
+        for value, repeats in zip(self._values, self._repeats, strict=True):
+            self._run(value)
+            seconds = None
+            for _ in range(attempts):
+                took, switches = _slice(self._run, value, repeats)
+                taken += 1
+                if not switches:
+                    seconds = took
+                    break
+                dropped += 1
+            found.append(seconds)
+        return Turn(tuple(found), taken, dropped)
+
+    def _refill(self) -> None:
+        end = time.perf_counter() + WARM
+        i = 0
+        while i == 0 or time.perf_counter() < end:
+            self._run(self._values[i % len(self._values)])
+            i += 1
+
+
+def _slice(run: Any, value: Any, repeats: int) -> tuple[float, int]:
+    """(seconds a call, involuntary context switches)."""
+    gc.collect(0)
+    gc.disable()
+    before = getrusage(RUSAGE_SELF).ru_nivcsw
+    start = time.perf_counter_ns()
+    for _ in range(repeats):
+        run(value)
+    took = time.perf_counter_ns() - start
+    switches = getrusage(RUSAGE_SELF).ru_nivcsw - before
+    gc.enable()
+    return took / repeats * 1e-9, switches
+
+
+class _Commands:
+    """What the parent may ask."""
+
+    def __init__(self) -> None:
+        self._side: Side | None = None
+
+    def prepare(self, peer: str, row: str, threads: int, short: bool) -> dict[str, Any]:
+        """Import the adapter, build the model; what the report says of it."""
+        peers = importlib.import_module("nimblevm.bench.peers")
+        rows = importlib.import_module("nimblevm.bench.rows")
+        known = peers.PEERS[peer]
+        adapter = importlib.import_module(known.module)
+        wanted = rows.ROWS[row].shortened() if short else rows.ROWS[row]
+        prepared = adapter.prepare(wanted, threads, known.variant)
+        self._side = Side(prepared, wanted.cases())
+        return {
+            "version": adapter.version(), "options": prepared.options, "seconds": prepared.seconds,
+        }  # fmt: skip
+
+    def outputs(self) -> list[list[Any]]:
+        return self._ready().outputs()
+
+    def warm(self, seconds: float) -> None:
+        self._ready().warm(seconds)
+
+    def turn(self, attempts: int) -> Turn:
+        return self._ready().turn(attempts)
+
+    def _ready(self) -> Side:
+        if self._side is None:
+            raise RuntimeError("prepare comes first")
+        return self._side
+
+
+def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    """Answer until the parent closes the pipe."""
+    commands = _Commands()
+    while True:
+        try:
+            name, args = pickle.load(requests)
+        except EOFError:
+            return
+        answer: tuple[Any, ...]
+        try:
+            answer = ("ok", getattr(commands, name)(*args))
+        except Exception as error:  # whatever a peer raises is reported, not fatal
+            answer = ("error", type(error).__name__, str(error))
+        pickle.dump(answer, answers, pickle.HIGHEST_PROTOCOL)
+        answers.flush()
+
+
+def main() -> None:
+    """Pin the process before any library starts threads, keep stdout for answers."""
+    os.sched_setaffinity(0, {int(core) for core in sys.argv[1].split(",")})
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    serve(sys.stdin.buffer, answers)
+
+
+__all__ = ["Side", "Turn", "main", "serve"]
