@@ -6,9 +6,12 @@ after:   def @main(%y: Tensor[(?m), float32]) { let %x: Tensor[(?m), float32] = 
 
 A function is inlined if it has at most MAX_NODES operators and tuples and nothing else: no calls of
 functions, no branches, references or local functions, so that neither recursion nor the order of
-effects is a question, and no type parameters. Its dims become those of the arguments; a parameter
-whose type the argument is not proved to have gets a vm.match_type, as its entry would have compared
-it. The function itself stays, for it may be invoked by name.
+effects is a question, and no type parameters. A call that passes a constant tensor, as those of a
+recurrent cell pass their weights, may be of up to MAX_WITH_WEIGHTS: what depends on the weights'
+values (packing, hoisting, folding) needs them at hand. All such calls together add at most
+MAX_GROWTH nodes. Its dims become those of the arguments; a parameter whose type the argument is not
+proved to have gets a vm.match_type, as its entry would have compared it. The function itself stays,
+for it may be invoked by name.
 
 Needs: inferred types, insert_checks. Keeps: both. Cost: O(nodes of the result).
 """
@@ -45,12 +48,14 @@ from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import Type, free_dims, substitute, value_tensors
 
 MAX_NODES = 8
+MAX_WITH_WEIGHTS = 64
+MAX_GROWTH = 8192
 
 
-def inlinable(function: Function) -> bool:
-    """Whether calls of a function are replaced by its body."""
+def inline_size(function: Function) -> int | None:
+    """The operators and tuples of a function whose calls may be replaced by its body; None: they may not."""
     if function.type_params or function.attrs:
-        return False
+        return None
     count = 0
     for node in postorder(function.body):
         match node:
@@ -60,15 +65,15 @@ def inlinable(function: Function) -> bool:
                 # Attributes may hold dims; only checks do here, and those would have to be
                 # instantiated.
                 if op.name.startswith(("vm.", "memory.")):
-                    return False
+                    return None
                 count += 1
             case Tuple() | TupleGetItem():
                 count += 1
             case _:
-                return False
-        if count > MAX_NODES:
-            return False
-    return True
+                return None
+        if count > MAX_WITH_WEIGHTS:
+            return None
+    return count
 
 
 class _Copy(Rewriter):
@@ -99,20 +104,25 @@ class _Copy(Rewriter):
 
 
 class _Inliner(Rewriter):
-    def __init__(self, mod: IRModule, small: dict[GlobalVar, Function]) -> None:
+    def __init__(self, mod: IRModule, sizes: dict[GlobalVar, int], budget: list[int]) -> None:
         super().__init__()
         self.mod = mod
-        self.small = small
+        self.sizes = sizes
+        self.budget = budget
 
     def visit(self, node: Expr, new: Expr) -> Expr:
         if not isinstance(new, Call) or not isinstance(new.op, GlobalVar):
             return new
-        callee = self.small.get(new.op)
-        if callee is None:
+        size = self.sizes.get(new.op)
+        if size is None:
             return new
         if any(isinstance(a, GlobalVar | Constructor | Op) for a in new.args):
             return new
-        return self._expand(new, callee)
+        if size > MAX_NODES:
+            if size > self.budget[0] or not any(map(_is_weight, new.args)):
+                return new
+            self.budget[0] -= size
+        return self._expand(new, self.mod.function(new.op))
 
     def _expand(self, call: Call, callee: Function) -> Expr:
         mapping = _instantiate(callee, call)
@@ -132,6 +142,10 @@ class _Inliner(Rewriter):
         for var, value in reversed(lets):
             body = Let(var, value, body, span=call.span, checked_type=body.checked_type)
         return body
+
+
+def _is_weight(arg: Expr) -> bool:
+    return isinstance(arg, Constant) and arg.data.size > 1
 
 
 def _instantiate(callee: Function, call: Call) -> dict[DimVar, Dim]:
@@ -162,12 +176,14 @@ def _proved(actual: Type, wanted: Type) -> bool:
 
 def inline(mod: IRModule, ctx: PassContext) -> IRModule:
     """See the module's docstring."""
-    small = {var: f for var, f in mod.functions.items() if inlinable(f)}
-    if not small:
+    found = {var: inline_size(f) for var, f in mod.functions.items()}
+    sizes = {var: size for var, size in found.items() if size is not None}
+    if not sizes:
         return mod
+    budget = [MAX_GROWTH]
 
     def expand(function: Function) -> Function:
-        return with_body(function, _Inliner(mod, small).rewrite(function.body))
+        return with_body(function, _Inliner(mod, sizes, budget).rewrite(function.body))
 
     return map_functions(mod, expand)
 
