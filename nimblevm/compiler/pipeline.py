@@ -6,6 +6,7 @@ from nimblevm.compiler.passes.dead_code import DEAD_CODE
 from nimblevm.compiler.passes.find_appends import FIND_APPENDS
 from nimblevm.compiler.passes.fold_constant import FOLD_CONSTANT
 from nimblevm.compiler.passes.fuse_ops import FUSE_OPS
+from nimblevm.compiler.passes.hoist_projection import HOIST_PROJECTION
 from nimblevm.compiler.passes.inline import INLINE
 from nimblevm.compiler.passes.insert_checks import INSERT_CHECKS
 from nimblevm.compiler.passes.lambda_lift import LAMBDA_LIFT
@@ -14,6 +15,7 @@ from nimblevm.compiler.passes.name_effects import NAME_EFFECTS
 from nimblevm.compiler.passes.plan_memory import PLAN_MEMORY
 from nimblevm.compiler.passes.shape_functions import SHAPE_FUNCTIONS
 from nimblevm.compiler.passes.simplify import SIMPLIFY
+from nimblevm.compiler.passes.split_inputs import SPLIT_INPUTS
 from nimblevm.compiler.passes.to_anf import TO_ANF
 
 PIPELINE = Sequential(
@@ -22,6 +24,9 @@ PIPELINE = Sequential(
         INSERT_CHECKS,
         INLINE,
         FixedPoint((SIMPLIFY, FOLD_CONSTANT, CSE, DEAD_CODE), rounds=3),
+        SPLIT_INPUTS,
+        HOIST_PROJECTION,
+        DEAD_CODE,
         SHAPE_FUNCTIONS,
         DEAD_CODE,
         TO_ANF,

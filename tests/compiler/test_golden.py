@@ -17,6 +17,7 @@ from nimblevm.compiler.passes.eta_expand import ETA_EXPAND
 from nimblevm.compiler.passes.find_appends import FIND_APPENDS
 from nimblevm.compiler.passes.fold_constant import FOLD_CONSTANT
 from nimblevm.compiler.passes.fuse_ops import FUSE_OPS
+from nimblevm.compiler.passes.hoist_projection import HOIST_PROJECTION
 from nimblevm.compiler.passes.inline import INLINE
 from nimblevm.compiler.passes.insert_checks import INSERT_CHECKS
 from nimblevm.compiler.passes.lambda_lift import LAMBDA_LIFT
@@ -27,6 +28,7 @@ from nimblevm.compiler.passes.plan_memory import PLAN_MEMORY
 from nimblevm.compiler.passes.shape_functions import SHAPE_FUNCTIONS
 from nimblevm.compiler.passes.simplify import SIMPLIFY
 from nimblevm.compiler.passes.simplify_inference import SIMPLIFY_INFERENCE
+from nimblevm.compiler.passes.split_inputs import SPLIT_INPUTS
 from nimblevm.compiler.passes.to_anf import TO_ANF
 from nimblevm.compiler.passes.to_graph import TO_GRAPH
 from nimblevm.driver import evaluate_call
@@ -42,6 +44,7 @@ PASSES: dict[str, Pass] = {
     for p in (
         NAME_EFFECTS, INSERT_CHECKS, INLINE, SIMPLIFY, FOLD_CONSTANT, CSE, DEAD_CODE, SHAPE_FUNCTIONS, TO_ANF, LAMBDA_LIFT,
         FIND_APPENDS, FUSE_OPS, MANIFEST_ALLOC, PLAN_MEMORY, TO_GRAPH, SIMPLIFY_INFERENCE, ETA_EXPAND, PARTIAL_EVAL,
+        SPLIT_INPUTS, HOIST_PROJECTION,
     )
 }  # fmt: skip
 CASES = sorted(path for name in PASSES for path in (GOLDEN / name).glob("*.rly"))

@@ -11,7 +11,8 @@ from nimblevm.relay.interpreter import evaluate
 from tests.properties.compare import assert_same
 
 OPTIONAL_PASSES = ("inline", "simplify", "fold_constant", "cse", "dead_code", "plan_memory")
-PLAIN: Mapping[str, Any] = {"passes_off": OPTIONAL_PASSES}
+PRODUCT_PASSES = ("split_inputs", "hoist_projection")
+PLAIN: Mapping[str, Any] = {"passes_off": OPTIONAL_PASSES + PRODUCT_PASSES}
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "default": {},
     "verified": {"verify": True},
