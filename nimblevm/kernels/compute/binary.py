@@ -28,6 +28,11 @@ def _plain(op: str) -> Function:
     return lambda b, x, y: b.binary(op, x, y)
 
 
+def _ordered(numbers: str, bools: str) -> Function:
+    """The greater or the smaller one; of bools the one that is True, or False."""
+    return lambda b, x, y: b.binary(bools if x.dtype == "bool" else numbers, x, y)
+
+
 def _rounded_quotient(rounding: str, integer: str) -> Function:
     """The quotient and then `rounding` for floats, the integer operation for integers."""
 
@@ -45,8 +50,8 @@ TABLE: dict[str, tuple[Function, int]] = {
     "subtract": (_plain("sub"), 1),
     "multiply": (_plain("mul"), 1),
     "divide": (_plain("div"), 4),
-    "maximum": (_plain("max"), 1),
-    "minimum": (_plain("min"), 1),
+    "maximum": (_ordered("max", "or"), 1),
+    "minimum": (_ordered("min", "and"), 1),
     "power": (_plain("pow"), 40),
     "floor_divide": (_rounded_quotient("floor", "floordiv"), 5),
     "floor_mod": (_plain("floormod"), 20),

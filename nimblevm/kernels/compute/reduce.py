@@ -37,6 +37,7 @@ TABLE: dict[str, tuple[str, Callable[[str], bool | int | float]]] = {
     "all": ("and", lambda dtype: True),
     "any": ("or", lambda dtype: False),
 }
+OF_BOOLS = {"max": "any", "min": "all"}
 
 
 class Reduced:
@@ -72,10 +73,9 @@ def _mean(em: Emitter, total: Value, extents: Sequence[Dim]) -> Value:
 
 
 def _compute(name: str) -> Compute:
-    op, start = TABLE[name]
-
     def compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tensors:
         data = single(args[0])
+        op, start = TABLE[OF_BOOLS.get(name, name) if data.dtype == "bool" else name]
         reduced = Reduced(em, data, attrs)
         dtype = wide(data.dtype)
 

@@ -118,8 +118,8 @@ TABLE: tuple[Row, ...] = (
         "divide", "lhs / rhs", _divide,
         "integers divide towards zero and stay integers; a zero divisor raises", divides=True,
     ),
-    Row("maximum", "lhs if lhs > rhs else rhs; a NaN operand gives NaN", np.maximum),
-    Row("minimum", "lhs if lhs < rhs else rhs; a NaN operand gives NaN", np.minimum),
+    Row("maximum", "lhs if lhs > rhs else rhs; a NaN operand gives NaN", np.maximum, dtypes=NUMERIC + BOOL),
+    Row("minimum", "lhs if lhs < rhs else rhs; a NaN operand gives NaN", np.minimum, dtypes=NUMERIC + BOOL),
     Row(
         "power", "lhs ** rhs; integers wrap", _power,
         "an integer to a negative power is (1 / lhs) ** -rhs, of 0 it raises; numpy refuses it",

@@ -102,6 +102,9 @@ def _not_called(rows: Array, dtype: str) -> Any:
     raise TypeError("argmax and argmin use `find`")
 
 
+ORDERED = NUMERIC + BOOL
+"""What has a greatest element; False is less than True."""
+
 TABLE: tuple[Row, ...] = (
     Row("sum", "the sum; 0 if nothing is summed", lambda x, d: np.sum(x, axis=-1, dtype=x.dtype)),
     Row("prod", "the product; 1 if nothing is multiplied", lambda x, d: np.prod(x, axis=-1, dtype=x.dtype)),
@@ -109,8 +112,12 @@ TABLE: tuple[Row, ...] = (
         "mean", "sum / count; integers: the wrapped sum, towards zero; an empty float axis gives NaN", _mean,
         "integers keep their dtype", needs=tuple(d for d in NUMERIC if d not in FLOATS),
     ),
-    Row("max", "the greatest element; NaN if there is one", lambda x, d: np.max(x, axis=-1), "none", needs=NUMERIC),
-    Row("min", "the least element; NaN if there is one", lambda x, d: np.min(x, axis=-1), "none", needs=NUMERIC),
+    Row(
+        "max", "the greatest element; NaN if there is one", lambda x, d: np.max(x, axis=-1), "none", ORDERED, ORDERED,
+    ),
+    Row(
+        "min", "the least element; NaN if there is one", lambda x, d: np.min(x, axis=-1), "none", ORDERED, ORDERED,
+    ),
     Row("all", "True if no element is False", lambda x, d: np.all(x, axis=-1), "bool only", BOOL),
     Row("any", "True if an element is True", lambda x, d: np.any(x, axis=-1), "bool only", BOOL),
     Row(
@@ -176,7 +183,7 @@ def _reference(row: Row) -> Callable[[tuple[Array, ...], Any, Type], Array]:
 
 
 def _doc(row: Row) -> str:
-    refused = "all dtypes" if row.needs is NUMERIC else "integers" if row.needs else "no dtype"
+    refused = "all dtypes" if row.needs == row.dtypes else "integers" if row.needs else "no dtype"
     return (
         f"{row.name}(data, axis=None, keepdims=False, exclude=False): out = {row.formula}\n\n"
         "data: any shape; the axes in `axis` (None = all; exclude: all others) are reduced, and kept with size 1 if "
