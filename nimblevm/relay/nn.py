@@ -29,16 +29,22 @@ from nimblevm.relay.nn_norm import (
 from nimblevm.relay.nn_pool import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
     adaptive_max_pool1d,
     adaptive_max_pool2d,
+    adaptive_max_pool3d,
     avg_pool1d,
     avg_pool2d,
+    avg_pool3d,
     global_avg_pool1d,
     global_avg_pool2d,
+    global_avg_pool3d,
     global_max_pool1d,
     global_max_pool2d,
+    global_max_pool3d,
     max_pool1d,
     max_pool2d,
+    max_pool3d,
     upsampling,
 )
 
@@ -103,11 +109,12 @@ def layer_norm(
 
 
 __all__ = [
-    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d",
-    "avg_pool1d", "avg_pool2d", "batch_flatten", "batch_matmul", "batch_norm", "bias_add", "conv1d",
-    "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "dense",
-    "dropout", "dropout_raw", "fast_softmax", "global_avg_pool1d", "global_avg_pool2d",
-    "global_max_pool1d", "global_max_pool2d", "group_norm", "instance_norm", "l2_normalize",
-    "layer_norm", "leaky_relu", "log_softmax", "matmul", "max_pool1d", "max_pool2d", "mirror_pad",
-    "pad", "prelu", "relu", "softmax", "upsampling",
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
+    "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d",
+    "batch_flatten", "batch_matmul", "batch_norm", "bias_add", "conv1d", "conv1d_transpose",
+    "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "dense", "dropout", "dropout_raw",
+    "fast_softmax", "global_avg_pool1d", "global_avg_pool2d", "global_avg_pool3d",
+    "global_max_pool1d", "global_max_pool2d", "global_max_pool3d", "group_norm", "instance_norm",
+    "l2_normalize", "layer_norm", "leaky_relu", "log_softmax", "matmul", "max_pool1d",
+    "max_pool2d", "max_pool3d", "mirror_pad", "pad", "prelu", "relu", "softmax", "upsampling",
 ]  # fmt: skip

@@ -53,6 +53,23 @@ def max_pool2d(
     )  # fmt: skip
 
 
+def max_pool3d(
+    data: Operand,
+    pool_size: Sizes = (1, 1, 1),
+    strides: Sizes = (1, 1, 1),
+    dilation: Sizes = (1, 1, 1),
+    padding: Sizes = (0, 0, 0),
+    layout: str = "NCDHW",
+    out_layout: str = "",
+    ceil_mode: bool = False,
+) -> ir.Call:
+    """The greatest element of each window along three axes."""
+    return _pool(
+        "nn.max_pool3d", data, pool_size=pool_size, strides=strides, dilation=dilation, padding=padding,
+        layout=layout, out_layout=out_layout, ceil_mode=ceil_mode,
+    )  # fmt: skip
+
+
 def avg_pool1d(
     data: Operand,
     pool_size: Sizes = (1,),
@@ -89,6 +106,24 @@ def avg_pool2d(
     )  # fmt: skip
 
 
+def avg_pool3d(
+    data: Operand,
+    pool_size: Sizes = (1, 1, 1),
+    strides: Sizes = (1, 1, 1),
+    dilation: Sizes = (1, 1, 1),
+    padding: Sizes = (0, 0, 0),
+    layout: str = "NCDHW",
+    out_layout: str = "",
+    ceil_mode: bool = False,
+    count_include_pad: bool = False,
+) -> ir.Call:
+    """The mean of each window along three axes."""
+    return _pool(
+        "nn.avg_pool3d", data, pool_size=pool_size, strides=strides, dilation=dilation, padding=padding,
+        layout=layout, out_layout=out_layout, ceil_mode=ceil_mode, count_include_pad=count_include_pad,
+    )  # fmt: skip
+
+
 def _adaptive(name: str, data: Operand, *attrs: Any) -> ir.Call:
     return call_op(name, data, attrs=op.adaptive_pool.attrs_of(op.adaptive_pool.ROWS[name])(*attrs))
 
@@ -121,6 +156,20 @@ def adaptive_avg_pool2d(
     return _adaptive("nn.adaptive_avg_pool2d", data, sizes(output_size, 2), layout, out_layout)
 
 
+def adaptive_max_pool3d(
+    data: Operand, output_size: Sizes | None = None, layout: str = "NCDHW", out_layout: str = ""
+) -> ir.Call:
+    """The greatest elements of `output_size` windows."""
+    return _adaptive("nn.adaptive_max_pool3d", data, sizes(output_size, 3), layout, out_layout)
+
+
+def adaptive_avg_pool3d(
+    data: Operand, output_size: Sizes | None = None, layout: str = "NCDHW", out_layout: str = ""
+) -> ir.Call:
+    """The means of `output_size` windows."""
+    return _adaptive("nn.adaptive_avg_pool3d", data, sizes(output_size, 3), layout, out_layout)
+
+
 def global_max_pool1d(data: Operand, layout: str = "NCW", out_layout: str = "") -> ir.Call:
     """The greatest element of each channel."""
     return _adaptive("nn.global_max_pool1d", data, layout, out_layout)
@@ -139,6 +188,16 @@ def global_max_pool2d(data: Operand, layout: str = "NCHW", out_layout: str = "")
 def global_avg_pool2d(data: Operand, layout: str = "NCHW", out_layout: str = "") -> ir.Call:
     """The mean of each channel."""
     return _adaptive("nn.global_avg_pool2d", data, layout, out_layout)
+
+
+def global_max_pool3d(data: Operand, layout: str = "NCDHW", out_layout: str = "") -> ir.Call:
+    """The greatest element of each channel."""
+    return _adaptive("nn.global_max_pool3d", data, layout, out_layout)
+
+
+def global_avg_pool3d(data: Operand, layout: str = "NCDHW", out_layout: str = "") -> ir.Call:
+    """The mean of each channel."""
+    return _adaptive("nn.global_avg_pool3d", data, layout, out_layout)
 
 
 def _number(scale: Any) -> float:

@@ -64,7 +64,7 @@ class Row:
 
 TABLE = tuple(
     Row(f"nn.{form}_{kind}_pool{rank}d", rank, kind == "avg", form == "global")
-    for rank in (1, 2)
+    for rank in (1, 2, 3)
     for form in ("adaptive", "global")
     for kind in ("max", "avg")
 )
@@ -98,6 +98,19 @@ class AdaptivePool2DAttrs(Attrs):
 
 
 @dataclass(frozen=True, slots=True)
+class AdaptivePool3DAttrs(Attrs):
+    """output_size: one integer an axis, or one for all; None or (): data's. layout, out_layout: letters of the axes."""
+
+    output_size: tuple[int, ...] | None = None
+    layout: str = "NCDHW"
+    out_layout: str = ""
+
+    def __post_init__(self) -> None:
+        set_axes(self, "output_size")
+        Attrs.__post_init__(self)
+
+
+@dataclass(frozen=True, slots=True)
 class GlobalPool1DAttrs(Attrs):
     """layout, out_layout: letters of the axes."""
 
@@ -113,11 +126,25 @@ class GlobalPool2DAttrs(Attrs):
     out_layout: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class GlobalPool3DAttrs(Attrs):
+    """layout, out_layout: letters of the axes."""
+
+    layout: str = "NCDHW"
+    out_layout: str = ""
+
+
+_ADAPTIVE: dict[int, type[Attrs]] = {
+    1: AdaptivePool1DAttrs,
+    2: AdaptivePool2DAttrs,
+    3: AdaptivePool3DAttrs,
+}
+_GLOBAL: dict[int, type[Attrs]] = {1: GlobalPool1DAttrs, 2: GlobalPool2DAttrs, 3: GlobalPool3DAttrs}
+
+
 def attrs_of(row: Row) -> type[Attrs]:
     """The class of a row's attributes."""
-    if row.whole:
-        return GlobalPool1DAttrs if row.rank == 1 else GlobalPool2DAttrs
-    return AdaptivePool1DAttrs if row.rank == 1 else AdaptivePool2DAttrs
+    return (_GLOBAL if row.whole else _ADAPTIVE)[row.rank]
 
 
 def out_sizes(row: Row, attrs: Any, sizes: tuple[Dim, ...]) -> tuple[Dim, ...]:

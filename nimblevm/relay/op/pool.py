@@ -67,7 +67,9 @@ class Row:
 
 
 TABLE = tuple(
-    Row(f"nn.{kind}_pool{rank}d", rank, kind == "avg") for rank in (1, 2) for kind in ("max", "avg")
+    Row(f"nn.{kind}_pool{rank}d", rank, kind == "avg")
+    for rank in (1, 2, 3)
+    for kind in ("max", "avg")
 )
 ROWS = {row.name: row for row in TABLE}
 
