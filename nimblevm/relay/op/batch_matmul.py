@@ -2,11 +2,11 @@
 
     out[b, m, n] = sum over k of A[b, m, k] * B[b, k, n]
 
-tensor_a is (B, M, K), or (B, K, M) if transpose_a; tensor_b is (B, K, N), or (B, N, K) if transpose_b.
-The batch sizes are equal or one of them is 1. Operands have one dtype; result (B, M, N) in `out_dtype`,
-or the operands' dtype if that is empty. The operands are converted to `out_dtype` first; integers wrap;
-float16 is accumulated in float32. The Python function has transpose_b=True by default, the text form
-(these attrs) False, as in TVM. Source: Relay's nn/_nn.py.
+tensor_a is (B, M, K), or (B, K, M) if transpose_a; tensor_b is (B, K, N), or (B, N, K) if transpose_b. The batch
+sizes are equal or one of them is 1. Operands have one dtype, or are int8 and uint8 with a signed out_dtype of 16 bits
+or more; result (B, M, N) in `out_dtype`, or the operands' dtype if that is empty. The operands are converted to
+`out_dtype` first; integers wrap; float16 is accumulated in float32. The Python function has transpose_b=True by
+default, the text form (these attrs) False, as in TVM. Source: Relay's nn/_nn.py.
 Differs from numpy: rank 3 only; transposition by attribute.
 """
 
@@ -26,10 +26,9 @@ from nimblevm.relay.op.common import (
     Attrs,
     as_wide,
     dtype_name,
+    product_dtype,
     require_same,
-    result_dtype,
     rounded,
-    same_dtype,
     tensor_of,
 )
 from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, register
@@ -65,7 +64,7 @@ def _batch(ctx: TypeContext, first: Dim, second: Dim) -> Dim:
 def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: BatchMatmulAttrs) -> Type:
     a = tensor_of(ctx, arg_types, 0, NUMERIC)
     b = tensor_of(ctx, arg_types, 1, NUMERIC)
-    same_dtype(ctx, a, b, 1)
+    dtype = product_dtype(ctx, a, b, attrs.out_dtype)
     for index, operand in enumerate((a, b)):
         if len(operand.shape) != 3:
             raise ctx.fail(f"argument {index} must have rank 3, not {len(operand.shape)}", index)
@@ -73,9 +72,7 @@ def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: BatchMatmulA
     n_axis, kb_axis = (1, 2) if attrs.transpose_b else (2, 1)
     require_same(ctx, (0, ka_axis, a.shape[ka_axis]), (1, kb_axis, b.shape[kb_axis]))
     batch = _batch(ctx, a.shape[0], b.shape[0])
-    return TensorType(
-        (batch, a.shape[m_axis], b.shape[n_axis]), result_dtype(ctx, attrs.out_dtype, a.dtype)
-    )
+    return TensorType((batch, a.shape[m_axis], b.shape[n_axis]), dtype)
 
 
 def _reference(inputs: tuple[Array, ...], attrs: BatchMatmulAttrs, result: Type) -> Array:

@@ -178,15 +178,35 @@ def shape_attr(ctx: TypeContext, shape: object) -> tuple[Dim, ...]:
     return shape
 
 
-def result_dtype(ctx: TypeContext, out_dtype: str, operand: str) -> str:
-    """The dtype of a product: `out_dtype`, or the operands' if it is empty; float stays float, integer integer."""
-    if out_dtype in ("", "void"):
-        return operand
+# Data and weight of a quantized layer: activations are often unsigned, weights signed.
+BYTES: tuple[str, ...] = ("int8", "uint8")
+
+
+def product_dtype(ctx: TypeContext, first: TensorType, second: TensorType, out_dtype: str) -> str:
+    """The dtype of a product: `out_dtype`, or the operands' if it is empty; float stays float, integer integer.
+
+    Operands have one dtype, or are int8 and uint8 with a signed `out_dtype` that holds both; else a located error.
+    """
+    given = out_dtype not in ("", "void")
+    if first.dtype != second.dtype and {first.dtype, second.dtype} == set(BYTES):
+        if not given:
+            raise ctx.fail(
+                f"dtypes differ: {first.dtype} and {second.dtype}; give out_dtype, say int32", 1
+            )
+        if out_dtype not in ("int16", "int32", "int64"):
+            raise ctx.fail(
+                f"out_dtype {out_dtype!r} does not hold int8 and uint8; int16, int32 and int64 do",
+                1,
+            )
+        return out_dtype
+    same_dtype(ctx, first, second, 1)
+    if not given:
+        return first.dtype
     if (
         out_dtype not in NUMERIC
-        or dtypes.dtype(out_dtype).is_float != dtypes.dtype(operand).is_float
+        or dtypes.dtype(out_dtype).is_float != dtypes.dtype(first.dtype).is_float
     ):
-        raise ctx.fail(f"out_dtype {out_dtype!r} does not fit operands of {operand}")
+        raise ctx.fail(f"out_dtype {out_dtype!r} does not fit operands of {first.dtype}")
     return out_dtype
 
 
@@ -237,6 +257,6 @@ def check_broadcastable(op: str, *arrays: Array) -> None:
 __all__ = [
     "ACCUMULATED", "ALL", "BOOL", "FLOATS", "INTEGERS", "NUMERIC", "Array", "Attrs", "as_compute", "as_wide",
     "axis_index", "axis_list", "check_broadcastable", "check_dtype", "divides_integers", "dtype_name",
-    "group_name", "is_empty", "product", "require_nonempty", "require_same", "result_dtype", "rounded", "same_dtype",
+    "group_name", "is_empty", "product", "require_nonempty", "product_dtype", "require_same", "rounded", "same_dtype",
     "set_axes", "shape_attr", "tensor_fields", "tensor_of",
 ]  # fmt: skip

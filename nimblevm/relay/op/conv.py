@@ -5,13 +5,13 @@
     nn.conv2d_transpose:  out[n, g * O + o, y * stride - before + r * dilation, ...] +=
                               data[n, i, y, x] * weight[i, o, r, s]
 
-Elements outside of data count as 0. data and weight have one dtype; result in `out_dtype` (int32 for int8 and uint8,
-say), or the operands' dtype if that is empty. The operands are converted to `out_dtype` first; integers wrap; float16
-is accumulated in float32. Attrs: strides, padding (1 value, one an axis, or all befores and then all afters),
-dilation, groups (channels split into groups that do not mix; weight has in-channels / groups), channels and
-kernel_size (checked if given), data_layout, kernel_layout, out_layout ("" = data_layout), out_dtype, and
-output_padding of a transpose (elements more at the end, less than the stride). A window must fit the padded data.
-Source: Relay's nn/nn.py. Differs from numpy: there is none.
+Elements outside of data count as 0. data and weight have one dtype, or are int8 and uint8 with a signed out_dtype of
+16 bits or more; result in `out_dtype` (int32 for int8 and uint8, say), or the operands' dtype if that is empty. The
+operands are converted to `out_dtype` first; integers wrap; float16 is accumulated in float32. Attrs: strides, padding
+(1 value, one an axis, or all befores and then all afters), dilation, groups (channels split into groups that do not
+mix; weight has in-channels / groups), channels and kernel_size (checked if given), data_layout, kernel_layout,
+out_layout ("" = data_layout), out_dtype, and output_padding of a transpose (elements more at the end, less than the
+stride). A window must fit the padded data. Source: Relay's nn/nn.py. Differs from numpy: there is none.
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ from nimblevm.relay.op.common import (
     Attrs,
     as_wide,
     dtype_name,
+    product_dtype,
     require_same,
-    result_dtype,
     rounded,
-    same_dtype,
     tensor_of,
 )
 from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, register
@@ -215,7 +214,7 @@ def _sizes(
 def _relation(row: Row) -> Callable[[TypeContext, tuple[Type, ...], Any], Type]:
     def relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: Any) -> Type:
         data, weight = (tensor_of(ctx, arg_types, index, DTYPES) for index in range(2))
-        same_dtype(ctx, data, weight, 1)
+        dtype = product_dtype(ctx, data, weight, attrs.out_dtype)
         data_layout, kernel_layout, out_layout = _check_attrs(ctx, row, attrs)
         check_rank(ctx, data, data_layout, 0)
         check_rank(ctx, weight, kernel_layout, 1)
@@ -225,9 +224,7 @@ def _relation(row: Row) -> Callable[[TypeContext, tuple[Type, ...], Any], Type]:
         sizes = _sizes(ctx, row, attrs, of_data, of_weight)
         found = {"N": of_data["N"][1], "C": channels}
         found.update(zip(row.spatial, sizes, strict=True))
-        return TensorType(
-            arranged(out_layout, found), result_dtype(ctx, attrs.out_dtype, data.dtype)
-        )
+        return TensorType(arranged(out_layout, found), dtype)
 
     return relation
 

@@ -2,9 +2,10 @@
 
     out[..., u] = sum over k of data[..., k] * weight[u, k]
 
-data (d1, ..., dn, K), n >= 0, and weight (U, K) have one dtype; result (d1, ..., dn, U) in `out_dtype`,
-or the operands' dtype if that is empty. The operands are converted to `out_dtype` first; integers wrap;
-float16 is accumulated in float32. K = 0 gives zeros. Attrs: units (must equal U if given), out_dtype.
+data (d1, ..., dn, K), n >= 0, and weight (U, K) have one dtype, or are int8 and uint8 with a signed out_dtype of 16
+bits or more; result (d1, ..., dn, U) in `out_dtype`, or the operands' dtype if that is empty. The operands are
+converted to `out_dtype` first; integers wrap; float16 is accumulated in float32. K = 0 gives zeros. Attrs: units
+(must equal U if given), out_dtype.
 Source: Relay's nn/_nn.py.
 Differs from numpy: the weight is transposed, and integers are not widened.
 """
@@ -23,10 +24,9 @@ from nimblevm.relay.op.common import (
     Attrs,
     as_wide,
     dtype_name,
+    product_dtype,
     require_same,
-    result_dtype,
     rounded,
-    same_dtype,
     tensor_of,
 )
 from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, register
@@ -44,7 +44,7 @@ class DenseAttrs(Attrs):
 def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: DenseAttrs) -> Type:
     data = tensor_of(ctx, arg_types, 0, NUMERIC)
     weight = tensor_of(ctx, arg_types, 1, NUMERIC)
-    same_dtype(ctx, data, weight, 1)
+    dtype = product_dtype(ctx, data, weight, attrs.out_dtype)
     if not data.shape:
         raise ctx.fail("data must have at least one axis, but it is a scalar", 0)
     if len(weight.shape) != 2:
@@ -54,7 +54,7 @@ def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: DenseAttrs) 
     last = len(data.shape) - 1
     require_same(ctx, (0, last, data.shape[last]), (1, 1, weight.shape[1]))
     units = weight.shape[0] if attrs.units is None else ctx.require_dim(1, 0, attrs.units)
-    return TensorType((*data.shape[:-1], units), result_dtype(ctx, attrs.out_dtype, data.dtype))
+    return TensorType((*data.shape[:-1], units), dtype)
 
 
 def _reference(inputs: tuple[Array, ...], attrs: DenseAttrs, result: Type) -> Array:

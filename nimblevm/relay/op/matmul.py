@@ -3,9 +3,10 @@
     out[..., m, n] = sum over k of A[..., m, k] * B[k, n]
 
 tensor_a is (d1, ..., dn, K), n >= 0, or (d1, ..., K, M) if transpose_a; tensor_b is (K, N), or (N, K) if transpose_b.
-Operands have one dtype; result (d1, ..., dn, N) in `out_dtype`, or the operands' dtype if that is empty. The operands
-are converted to `out_dtype` first; integers wrap; float16 is accumulated in float32. K = 0 gives zeros. Attrs: units
-(must equal N if given), out_dtype, transpose_a, transpose_b. Source: Relay's nn/_nn.py.
+Operands have one dtype, or are int8 and uint8 with a signed out_dtype of 16 bits or more; result (d1, ..., dn, N) in
+`out_dtype`, or the operands' dtype if that is empty. The operands are converted to `out_dtype` first; integers wrap;
+float16 is accumulated in float32. K = 0 gives zeros. Attrs: units (must equal N if given), out_dtype, transpose_a,
+transpose_b. Source: Relay's nn/_nn.py.
 Differs from numpy: tensor_b has rank 2; transposition by attribute; integers are not widened.
 """
 
@@ -23,10 +24,9 @@ from nimblevm.relay.op.common import (
     Attrs,
     as_wide,
     dtype_name,
+    product_dtype,
     require_same,
-    result_dtype,
     rounded,
-    same_dtype,
     tensor_of,
 )
 from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, register
@@ -47,7 +47,7 @@ class MatmulAttrs(Attrs):
 def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: MatmulAttrs) -> Type:
     a = tensor_of(ctx, arg_types, 0, NUMERIC)
     b = tensor_of(ctx, arg_types, 1, NUMERIC)
-    same_dtype(ctx, a, b, 1)
+    dtype = product_dtype(ctx, a, b, attrs.out_dtype)
     least = 2 if attrs.transpose_a else 1
     if len(a.shape) < least:
         raise ctx.fail(f"tensor_a must have rank {least} or more, not {len(a.shape)}", 0)
@@ -58,7 +58,7 @@ def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: MatmulAttrs)
     require_same(ctx, (0, depth, a.shape[depth]), (1, k_axis, b.shape[k_axis]))
     outer = (*a.shape[:-2], a.shape[-1]) if attrs.transpose_a else a.shape[:-1]
     units = b.shape[n_axis] if attrs.units is None else ctx.require_dim(1, n_axis, attrs.units)
-    return TensorType((*outer, units), result_dtype(ctx, attrs.out_dtype, a.dtype))
+    return TensorType((*outer, units), dtype)
 
 
 def _reference(inputs: tuple[Array, ...], attrs: MatmulAttrs, result: Type) -> Array:

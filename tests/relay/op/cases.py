@@ -55,6 +55,7 @@ from tests.relay.op.draw import (
     array,
     flag,
     operands,
+    other_dtype,
     pick,
     product_dtype,
     shape,
@@ -100,9 +101,11 @@ def _clip(source: Source, dtype: str) -> Case:
 def _dense(source: Source, dtype: str) -> Case:
     depth, units = pick(source, (0, 1, 3, 7, 33)), pick(source, (0, 1, 4, 17))
     data = array(source, (*shape(source, 0, 2), depth), dtype, special=False)
-    weight = array(source, (units, depth), dtype, special=False)
+    out_dtype = product_dtype(source, dtype)
+    second = other_dtype(source, dtype, out_dtype)
+    weight = array(source, (units, depth), second, special=False)
     given = units if flag(source) else None
-    return Case((data, weight), dense.DenseAttrs(given, product_dtype(source, dtype)))
+    return Case((data, weight), dense.DenseAttrs(given, out_dtype))
 
 
 def _batch_matmul(source: Source, dtype: str) -> Case:
@@ -111,8 +114,10 @@ def _batch_matmul(source: Source, dtype: str) -> Case:
     ta, tb = flag(source), flag(source)
     ba, bb = pick(source, ((batch, batch), (1, batch), (batch, 1)))
     a = array(source, (ba, k, m) if ta else (ba, m, k), dtype, special=False)
-    b = array(source, (bb, n, k) if tb else (bb, k, n), dtype, special=False)
-    attrs = batch_matmul.BatchMatmulAttrs(product_dtype(source, dtype), ta, tb)
+    out_dtype = product_dtype(source, dtype)
+    second = other_dtype(source, dtype, out_dtype)
+    b = array(source, (bb, n, k) if tb else (bb, k, n), second, special=False)
+    attrs = batch_matmul.BatchMatmulAttrs(out_dtype, ta, tb)
     return Case((a, b), attrs)
 
 

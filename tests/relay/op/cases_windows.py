@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 
 from nimblevm.relay.op import adaptive_pool, conv, einsum, matmul, pool, resize
-from tests.relay.op.draw import SIZES, Case, Source, array, flag, pick, product_dtype, shape
+from tests.relay.op.draw import (
+    SIZES,
+    Case,
+    Source,
+    array,
+    flag,
+    other_dtype,
+    pick,
+    product_dtype,
+    shape,
+)
 
 
 def _layout(source: Source, standard: str, other: str) -> str:
@@ -64,18 +74,24 @@ def _conv(source: Source, dtype: str, name: str) -> Case:
     else:
         weight = {"I": inner, "O": groups * outer}
     weight.update(zip(letters, kernel, strict=True))
+    out_dtype = product_dtype(source, dtype)
     names: dict[str, Any] = {
         "strides": strides, "padding": padding, "dilation": dilation, "groups": groups,
         "channels": groups * outer if flag(source) else None, "kernel_size": tuple(kernel) if flag(source) else None,
         "data_layout": data_layout, "kernel_layout": kernel_layout,
         "out_layout": pick(source, ("", "", row.data_layout)),
-        "out_dtype": product_dtype(source, dtype),
+        "out_dtype": out_dtype,
     }  # fmt: skip
     if row.transposed:
         names["output_padding"] = more
     inputs = (
         array(source, _shaped(data_layout, data), dtype, special=False),
-        array(source, _shaped(kernel_layout, weight), dtype, special=False),
+        array(
+            source,
+            _shaped(kernel_layout, weight),
+            other_dtype(source, dtype, out_dtype),
+            special=False,
+        ),
     )
     return Case(inputs, conv.ATTRS[name](**names))
 
@@ -121,10 +137,12 @@ def _matmul(source: Source, dtype: str) -> Case:
         a = (k,)
     else:
         a = (*outer, k, m) if ta else (*outer, m, k)
-    attrs = matmul.MatmulAttrs(n if flag(source) else None, product_dtype(source, dtype), ta, tb)
+    out_dtype = product_dtype(source, dtype)
+    second = other_dtype(source, dtype, out_dtype)
+    attrs = matmul.MatmulAttrs(n if flag(source) else None, out_dtype, ta, tb)
     b = (n, k) if tb else (k, n)
     return Case(
-        (array(source, a, dtype, special=False), array(source, b, dtype, special=False)), attrs
+        (array(source, a, dtype, special=False), array(source, b, second, special=False)), attrs
     )
 
 

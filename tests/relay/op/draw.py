@@ -87,6 +87,12 @@ def product_dtype(source: Source, dtype: str) -> str:
     return wider if wider is not None and flag(source) else ""
 
 
+def other_dtype(source: Source, dtype: str, out_dtype: str) -> str:
+    """The second operand's dtype in a product of the first's: int8 and uint8 may be mixed."""
+    mixed = {"int8": "uint8", "uint8": "int8"}.get(dtype, dtype)
+    return mixed if out_dtype and flag(source) else dtype
+
+
 def stretched(source: Source, result: tuple[int, ...]) -> tuple[int, ...]:
     """A shape that broadcasts to `result`."""
     cut = source.integer(0, len(result))

@@ -29,10 +29,11 @@ INDICES = ("int32", "int64")
 FAMILIES: dict[str, tuple[tuple[str, ...], str]] = {
     "arithmetic": (
         NUMBERS,
-        """add subtract multiply divide floor_divide trunc_divide mod floor_mod trunc_mod power maximum minimum negative
+        """add subtract multiply divide floor_divide trunc_divide mod floor_mod trunc_mod power negative
         abs sign floor ceil round trunc clip isnan isinf isfinite nn.relu nn.bias_add""",
     ),
     "comparison": (ANY, "equal not_equal less less_equal greater greater_equal"),
+    "order": (ANY, "maximum minimum max min"),
     "logical": (("bool",), "logical_and logical_or logical_xor logical_not"),
     "bitwise": ((*INTEGERS, "bool"), "bitwise_and bitwise_or bitwise_xor bitwise_not"),
     "shifts": (INTEGERS, "left_shift right_shift"),
@@ -44,7 +45,7 @@ FAMILIES: dict[str, tuple[tuple[str, ...], str]] = {
         trilu sequence_mask nn.batch_flatten reshape_like broadcast_to_like slice_like""",
     ),
     "ranges": (NUMBERS, "arange"),
-    "reduce": (NUMBERS, "sum max min mean prod argmax argmin cumsum cumprod"),
+    "reduce": (NUMBERS, "sum mean prod argmax argmin cumsum cumprod"),
     "reduce bool": (("bool",), "all any"),
     "sort": (NUMBERS, "topk sort argsort searchsorted unique argwhere"),
     "float maths": (
@@ -59,8 +60,10 @@ FAMILIES: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "pools": (
         FLOATS,
-        """nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.avg_pool1d nn.avg_pool2d nn.avg_pool3d nn.global_max_pool2d
-        nn.global_avg_pool2d nn.adaptive_max_pool2d nn.adaptive_avg_pool2d nn.upsampling image.resize2d""",
+        """nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.avg_pool1d nn.avg_pool2d nn.avg_pool3d nn.global_max_pool1d
+        nn.global_max_pool2d nn.global_max_pool3d nn.global_avg_pool1d nn.global_avg_pool2d nn.global_avg_pool3d
+        nn.adaptive_max_pool1d nn.adaptive_max_pool2d nn.adaptive_max_pool3d nn.adaptive_avg_pool1d
+        nn.adaptive_avg_pool2d nn.adaptive_avg_pool3d nn.upsampling image.resize2d""",
     ),
 }
 OPS = [op.name for op in all_ops() if op.name not in WITHOUT_CASES]

@@ -108,6 +108,11 @@ def test_attributes_out_of_range(name: str) -> None:
         check_refused(name, types, attrs)
 
 
+def bytes_(first: str, second: str) -> tuple[Type, ...]:
+    """Operands of a product of rank 2, of two dtypes."""
+    return (TensorType((2, 3), first), TensorType((3, 3), second))
+
+
 def floats(*shapes: tuple[int, ...]) -> tuple[Type, ...]:
     return tuple(TensorType(shape, "float32") for shape in shapes)
 
@@ -129,6 +134,12 @@ SHAPES: list[tuple[str, tuple[Type, ...], Any]] = [
     ("max", floats((0, 3)), op.reduce.ReduceAttrs((0,))),
     ("reinterpret", floats((2,)), op.cast.CastAttrs("int64")),
     ("cumsum", (TensorType((2,), "bool"),), op.scan.ScanopAttrs(0)),
+    # int8 and uint8 mix where the result says how; nothing else does.
+    ("nn.dense", bytes_("uint8", "int8"), op.dense.DenseAttrs()),
+    ("nn.dense", bytes_("int8", "uint8"), op.dense.DenseAttrs(None, "int8")),
+    ("nn.dense", bytes_("int8", "uint8"), op.dense.DenseAttrs(None, "uint32")),
+    ("nn.dense", bytes_("int8", "int16"), op.dense.DenseAttrs(None, "int32")),
+    ("nn.matmul", bytes_("uint8", "int8"), op.matmul.MatmulAttrs()),
 ]
 
 
