@@ -7,7 +7,7 @@
     vm = nvm.VirtualMachine(nvm.load("model.nvm"))   # run time: needs numpy, cffi and msgpack alone
     out = vm.run(x)
 
-Compile time: relay (the language), compile. Run time: load, Executable, VirtualMachine, Limits, Tensor, ADTValue,
+Compile time: relay (the language), compile. Run time: load, Executable, VirtualMachine, Limits, Tensor, ADTValue, move,
 Device and devices. Every error is a NimbleError and a fitting builtin exception; nimblevm.errors has them all.
 
 Names are looked up on first use, so that a deployment runtime never loads the compiler.
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
         InvalidInput,
         LimitExceeded,
         NimbleError,
+        ValueMoved,
         VMBusy,
     )
-    from nimblevm.vm.tensor import Tensor
+    from nimblevm.vm.tensor import Tensor, move
     from nimblevm.vm.vm import Limits, VirtualMachine
 
 __version__ = "0.1.0"
@@ -49,18 +50,21 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "Limits": ("nimblevm.vm.vm", "Limits"),
     "NimbleError": ("nimblevm.errors", "NimbleError"),
     "Tensor": ("nimblevm.vm.tensor", "Tensor"),
+    "ValueMoved": ("nimblevm.errors", "ValueMoved"),
     "VMBusy": ("nimblevm.errors", "VMBusy"),
     "VirtualMachine": ("nimblevm.vm.vm", "VirtualMachine"),
     "compile": ("nimblevm.driver", "compile"),
     "devices": ("nimblevm.devices", None),
     "errors": ("nimblevm.errors", None),
     "load": ("nimblevm.bytecode.executable", "load"),
+    "move": ("nimblevm.vm.tensor", "move"),
     "relay": ("nimblevm.relay", None),
 }
 
 __all__ = [
     "ADTValue", "Cancelled", "Device", "Executable", "InvalidExecutable", "InvalidInput", "LimitExceeded", "Limits",
-    "NimbleError", "Tensor", "VMBusy", "VirtualMachine", "__version__", "compile", "devices", "errors", "load", "relay",
+    "NimbleError", "Tensor", "VMBusy", "ValueMoved", "VirtualMachine", "__version__", "compile", "devices", "errors",
+    "load", "move", "relay",
 ]  # fmt: skip
 
 

@@ -167,6 +167,10 @@ class Closed(NimbleError, ValueError):
     """A handle was used after close."""
 
 
+class ValueMoved(NimbleError, ValueError):
+    """A value was used after nvm.move gave it away to a call."""
+
+
 class KernelError(NimbleError, RuntimeError):
     """A kernel reported a fault that has no class of its own."""
 

@@ -195,6 +195,10 @@ typedef struct nvm_arg {
    * NULL: the memory is good for this call only (it is copied if a handle could keep it). */
   void (*release)(void *owner);
   void *owner;
+  /* tensor: nvm_out.storage of a result that `data` is of, and the caller gives the value away:
+   * after a successful run its memory may be part of results, so the caller reads it no more and
+   * releases its reference; after a failed run it is as it was. NULL: not given away. */
+  void *storage;
 } nvm_arg;
 
 /* Run a function. *out_result: owned, freed with nvm_result_free. Errors name the parameter,

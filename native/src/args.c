@@ -422,6 +422,20 @@ static void let_owner_go(const nvm_arg *arg) {
   if (arg->release) arg->release(arg->owner);
 }
 
+/* A tensor that the caller gave away: on its own block instead of on borrowed memory. */
+static nvm_status take_moved(converter *c, size_t i, nvm_storage *storage,
+                             nvm_tensor **out_tensor) {
+  const nvm_arg *arg = &c->args[i];
+  place_text where;
+  if (storage->header.flags & NVM_FLAG_MOVED)
+    NVM_FAIL(NVM_INVALID_INPUT, "%s: the tensor is given away twice", place(c, i, &where));
+  NVM_TRY(nvm_tensor_on(c->vm->heap, storage, (const char *)arg->data - (char *)storage->memory,
+                        (uint32_t)arg->dtype, arg->rank, arg->shape, out_tensor));
+  storage->header.flags |= NVM_FLAG_MOVED;
+  c->vm->borrowed = c->vm->moved = 1;
+  return NVM_OK;
+}
+
 /* *out_taken: the value now holds the caller's memory and will call release. */
 static nvm_status make_tensor(converter *c, size_t i, int *out_taken, nvm_tensor **out_tensor) {
   const nvm_arg *arg = &c->args[i];
@@ -434,6 +448,9 @@ static nvm_status make_tensor(converter *c, size_t i, int *out_taken, nvm_tensor
     NVM_FAIL(NVM_INVALID_INPUT, "%s: %zu bytes at address NULL", place(c, i, &where), bytes);
   }
   int compact = is_compact(arg);
+  nvm_storage *given = arg->storage;
+  if (given && compact && bytes && given->pool && given->pool->heap == heap)
+    return take_moved(c, i, given, out_tensor);
   if (compact && bytes > COPY_BYTES && (uintptr_t)arg->data % item == 0) {
     nvm_storage *storage;
     NVM_TRY(nvm_storage_borrow(heap, arg->data, bytes, arg->release, arg->owner, &storage));
@@ -641,7 +658,7 @@ nvm_status nvm_args_convert(nvm_vm *vm, uint32_t function, const nvm_arg *args, 
                  .args = args,
                  .n_args = n_args};
   size_t done = 0;
-  vm->borrowed = 0;
+  vm->borrowed = vm->moved = 0;
   nvm_status status = prepare(&c);
   while (status == NVM_OK && done < n_args) {
     int taken = 0;
@@ -661,11 +678,11 @@ nvm_status nvm_args_convert(nvm_vm *vm, uint32_t function, const nvm_arg *args, 
 /* --- what outlives the call ----------------------------------------------------------------------
  */
 
-/* Move a tensor off memory that is good for this call only. The block's copy is noted in its
- * `owner`. */
+/* Move a tensor off memory that is good for this call only, or that was given away: the giver may
+ * get it back, or hold arrays on it. The block's copy is noted in its `owner`. */
 static nvm_status privatize_tensor(nvm_heap *heap, nvm_tensor *tensor) {
   nvm_storage *old = tensor->storage;
-  if (!old || old->pool || old->release) return NVM_OK;
+  if (!old || old->release || (old->pool && !(old->header.flags & NVM_FLAG_MOVED))) return NVM_OK;
   nvm_storage *copy = old->owner;
   if (!copy) {
     NVM_TRY(nvm_storage_create(heap, 0, old->size, NVM_BLOCK_ALIGNMENT, &copy));
@@ -700,6 +717,16 @@ static nvm_status privatize_reachable(nvm_heap *heap) {
   heap->n_marked = 0;
   if (heap->mark_failed) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory to keep the arguments of a handle");
   return status;
+}
+
+void nvm_args_settle(nvm_vm *vm, const nvm_arg *args, size_t n_args) {
+  for (size_t i = 0; i < n_args && vm->moved; i++) {
+    nvm_storage *storage = args[i].kind == NVM_ARG_TENSOR ? args[i].storage : NULL;
+    if (!storage || !storage->pool || storage->pool->heap != vm->heap) continue;
+    storage->header.flags &= (uint8_t)~NVM_FLAG_MOVED;
+    storage->owner = NULL; /* see privatize_tensor */
+  }
+  vm->moved = 0;
 }
 
 nvm_status nvm_args_privatize(nvm_vm *vm) {

@@ -134,6 +134,12 @@ static nvm_status next_out(nvm_heap *heap, nvm_result *result, nvm_out **out_out
   return NVM_OK;
 }
 
+/* Whether a block is the tensor's own: nobody else holds it but who gave it away to this run. */
+static int owned_alone(nvm_storage *storage) {
+  uint32_t givers = (storage->header.flags & NVM_FLAG_MOVED) != 0;
+  return __atomic_load_n(nvm_storage_count(storage), __ATOMIC_ACQUIRE) == 1 + givers;
+}
+
 static nvm_status add_tensor(nvm_heap *heap, nvm_result *result, nvm_tensor *tensor, int shared) {
   nvm_out *out;
   NVM_TRY(next_out(heap, result, &out));
@@ -143,7 +149,7 @@ static nvm_status add_tensor(nvm_heap *heap, nvm_result *result, nvm_tensor *ten
   result->dims = dims;
   nvm_storage *storage = tensor->storage;
   nvm_tensor *copy = NULL;
-  if (shared || !storage || !storage->pool || tensor->device != 0 || !nvm_storage_unique(storage)) {
+  if (shared || !storage || !storage->pool || tensor->device != 0 || !owned_alone(storage)) {
     NVM_TRY(nvm_tensor_copy(heap, tensor, 0, &copy));
     tensor = copy;
   }

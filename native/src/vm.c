@@ -364,6 +364,7 @@ NVM_EXPORT nvm_status nvm_vm_invoke(nvm_vm *vm, uint32_t function, const nvm_arg
   int64_t base = vm->heap->live_bytes;
   status = execute(vm, function, args, n_args, out_result);
   nvm_status kept = finish(vm, base);
+  nvm_args_settle(vm, args, n_args);
   if (status == NVM_OK && kept != NVM_OK) {
     nvm_result_free(*out_result);
     *out_result = NULL;

@@ -60,7 +60,8 @@ struct nvm_vm {
                           keep */
 
   nvm_scratch args[5];
-  int borrowed; /* this run uses memory that is good for the call only */
+  int borrowed; /* this run uses memory that is good for the call only, or that was given away */
+  int moved;    /* this run was given memory away (NVM_FLAG_MOVED) */
   uint64_t runs, kernel_calls;
 };
 
@@ -121,6 +122,8 @@ NVM_NODISCARD nvm_status nvm_args_convert(nvm_vm *vm, uint32_t function, const n
 /* What outlives the run (handles) must not use memory that is good for the call only: copy it.
  * Without memory all handles of the VM become invalid. */
 NVM_NODISCARD nvm_status nvm_args_privatize(nvm_vm *vm);
+/* After a run: arguments that were given away are ordinary blocks again. */
+void nvm_args_settle(nvm_vm *vm, const nvm_arg *args, size_t n_args);
 void nvm_scratch_free(nvm_vm *vm);
 
 #endif

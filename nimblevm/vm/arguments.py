@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
@@ -10,8 +11,8 @@ from nimblevm import dtypes
 from nimblevm._ffi import ffi, lib
 from nimblevm.bytecode.adt import ADTValue, Constructor
 from nimblevm.bytecode.executable import Executable
-from nimblevm.errors import InvalidInput, InvalidInputType
-from nimblevm.vm.tensor import DTYPE_NUMBERS, Tensor, as_array, from_result
+from nimblevm.errors import InvalidInput, InvalidInputType, ValueMoved
+from nimblevm.vm.tensor import DTYPE_NUMBERS, Gift, Moved, Tensor, as_array, from_result
 
 _BOOL = dtypes.BY_NAME["bool"].number
 _INT64 = range(-(2**63), 2**63)
@@ -35,7 +36,13 @@ class Handle:
 
     @property
     def pointer(self) -> Any:
+        if self._pointer is None:
+            raise ValueMoved("this handle was given away by nvm.move to a call")
         return self._pointer
+
+    def give_up(self) -> None:
+        """A call took it (nvm.move): release it; later uses raise ValueMoved."""
+        self._pointer = None
 
     def __repr__(self) -> str:
         return f"<Handle of {self.vm!r}>"
@@ -68,11 +75,13 @@ def _whole_strides(array: np.ndarray[Any, Any]) -> bool:
 class ArgumentList:
     """The nvm_arg array of one call. Keeps what it points to alive until the call is over."""
 
-    __slots__ = ("_exe", "_numbers", "_values", "_vm")
+    __slots__ = ("_exe", "_numbers", "_values", "_vm", "gifts", "given_handles")
 
     def __init__(self, exe: Executable, vm: object) -> None:
         self._exe = exe
         self._vm = vm
+        self.gifts: list[Gift] = []
+        self.given_handles: list[Handle] = []
         self._values: list[Any] = []  # leaves, and (constructor index, n_fields) after their fields
         self._numbers: Any = None  # shapes and strides that the array points to
 
@@ -87,6 +96,8 @@ class ArgumentList:
                 values.append(item)
             elif kind is Tensor:
                 values.append(item.numpy())
+            elif kind is Moved:
+                self._add_moved(item.value, where, stack)
             elif where is None:  # the fields are done
                 values.append(item)
             elif kind is ADTValue:
@@ -100,6 +111,23 @@ class ArgumentList:
                     stack.append((item[index], (where, None, index)))
             else:
                 values.append(self._leaf(item, where))
+
+    def _add_moved(self, value: Any, where: _Where, stack: list[tuple[Any, _Where]]) -> None:
+        """A value that is given away: its tensors become gifts, its fields are given away in turn."""
+        if isinstance(value, Tensor):
+            gift = Gift(value, lambda: _place(where))
+            self.gifts.append(gift)
+            self._values.append(gift)
+            return
+        if isinstance(value, ADTValue):
+            value = ADTValue(value.constructor, tuple(Moved(f) for f in value.fields))
+        elif isinstance(value, (tuple, list)):
+            value = tuple(Moved(f) for f in value)
+        elif isinstance(value, Handle):
+            self.given_handles.append(value)
+        elif isinstance(value, Moved):
+            value = value.value
+        stack.append((value, where))
 
     def _constructor_index(self, constructor: Constructor, where: _Where) -> int:
         table = self._exe.constructors
@@ -132,6 +160,8 @@ class ArgumentList:
     def build(self) -> tuple[Any, int]:
         """(nvm_arg array, count)."""
         values = self._values
+        if self.gifts:
+            self._check_gifts()
         args = ffi.new(_ARGS, len(values))  # zeroed: kind tensor
         shapes: list[int] = []
         tensors: list[tuple[Any, int, int]] = []
@@ -157,6 +187,13 @@ class ArgumentList:
             elif isinstance(value, tuple):
                 arg.kind = _ARG_ADT
                 arg.ctor, arg.n_fields = value
+            elif type(value) is Gift:
+                arg.dtype = DTYPE_NUMBERS[value.dtype]
+                arg.rank = len(value.shape)
+                arg.dl_device_type = 1
+                arg.data, arg.storage = value.data, value.storage
+                tensors.append((arg, len(shapes), 0))
+                shapes += value.shape
             else:
                 self._scalar(arg, value)
         numbers = self._numbers = ffi.new(_NUMBERS, shapes)
@@ -165,6 +202,31 @@ class ArgumentList:
             if to_strides:
                 arg.strides = numbers + start + to_strides
         return args, len(values)
+
+    def _check_gifts(self) -> None:
+        """InvalidInput if a tensor that is given away is passed a second time."""
+        passed = {id(value) for value in self._values if isinstance(value, np.ndarray)}
+        for gift in self.gifts:
+            if id(gift.array) in passed:
+                raise InvalidInput(
+                    f"{gift.place()}: the tensor is given away here and passed a second time in the same call"
+                )
+            passed.add(id(gift.array))
+
+    def invoke(self, call: Callable[[], int]) -> int:
+        """Run `call`, which gives a status, with the gifts taken; they are gone if it is 0."""
+        gone = False
+        try:
+            for gift in self.gifts:
+                gift.take()
+            status = call()
+            gone = status == 0
+        finally:
+            for gift in self.gifts:
+                gift.settle(gone)
+            for handle in self.given_handles if gone else ():
+                handle.give_up()
+        return status
 
     @staticmethod
     def _scalar(arg: Any, value: Any) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from nimblevm import dtypes
 from nimblevm._ffi import ffi, lib
-from nimblevm.errors import InvalidInputType
+from nimblevm.errors import InvalidInputType, ValueMoved
 
 DTYPE_NUMBERS: Mapping[np.dtype[Any], int] = MappingProxyType(
     {np.dtype(row.numpy): row.number for row in dtypes.DTYPES}
@@ -28,12 +28,21 @@ class Tensor:
     """A tensor that a VM returned: `shape` (tuple of int), `dtype` (name), host memory of its own.
 
     `numpy()`, `__array__` and `__dlpack__` share the memory without a copy; it lives as long as any of them.
+    After a call took it (`nvm.move`) every use but repr raises ValueMoved.
     """
 
-    __slots__ = ("_array",)
+    __slots__ = ("_array", "_memory")
 
-    def __init__(self, array: np.ndarray[Any, Any]) -> None:
-        self._array = array
+    def __init__(self, array: np.ndarray[Any, Any], memory: tuple[Any, Any] | None = None) -> None:
+        self._array = array  # deleted when the tensor is given away
+        self._memory = memory  # (first element, block) of the VM that the array keeps alive
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_array":
+            raise ValueMoved(
+                "this tensor was given away by nvm.move to a call; go on with what that call returned"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -60,6 +69,14 @@ class Tensor:
     def nbytes(self) -> int:
         """The size of the elements in bytes."""
         return self._array.nbytes
+
+    @property
+    def moved(self) -> bool:
+        """Whether a call took the tensor, so that it can't be used any more."""
+        try:
+            return self._array is None
+        except ValueMoved:
+            return True
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The elements as a numpy array of the same shape and dtype, no copy."""
@@ -102,6 +119,8 @@ class Tensor:
         return bool(self._array)
 
     def __repr__(self) -> str:
+        if self.moved:
+            return "Tensor(given away)"
         return f"Tensor(shape={self.shape}, dtype={self.dtype})\n{self._array}"
 
 
@@ -116,11 +135,82 @@ def from_result(out: Any) -> Tensor:
         if size:
             ffi.memmove(array, out.data, size)
         return Tensor(array)
-    storage = out.storage
+    data, storage = out.data, out.storage
     lib.nvm_storage_retain_handle(storage)
+    return Tensor(_on_storage(data, storage, shape, dtype), (data, storage))
+
+
+def _on_storage(
+    data: Any, storage: Any, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> np.ndarray[Any, Any]:
+    """An array on memory of a VM; takes over one reference to the block."""
     # The buffer keeps this pointer alive, and the pointer's finalizer the storage.
-    owner = ffi.gc(out.data, lambda _: lib.nvm_storage_release_handle(storage))
-    return Tensor(np.ndarray(shape, dtype, ffi.buffer(owner, size)))
+    owner = ffi.gc(data, lambda _: lib.nvm_storage_release_handle(storage))
+    return np.ndarray(shape, dtype, ffi.buffer(owner, dtype.itemsize * prod(shape)))
+
+
+class Gift:
+    """A tensor that goes into a call for good, unless the call fails.
+
+    While the call runs Python's own reference is dropped, so that the VM can tell whether an array of the
+    tensor lives on elsewhere (then what the call makes of it is copied on its way out); the reference taken here
+    stands for the giver.
+    """
+
+    __slots__ = ("array", "data", "dtype", "place", "shape", "storage", "tensor")
+
+    def __init__(self, tensor: Tensor, place: Callable[[], str]) -> None:
+        self.place = place  # of the argument, for messages
+        self.tensor = tensor
+        self.array: np.ndarray[Any, Any] | None = tensor.numpy()
+        self.shape, self.dtype = self.array.shape, self.array.dtype
+        self.data, self.storage = tensor._memory or (ffi.from_buffer(self.array), ffi.NULL)
+
+    def take(self) -> None:
+        """The call begins."""
+        if self.storage:
+            lib.nvm_storage_retain_handle(self.storage)
+            self.array = None
+            del self.tensor._array
+
+    def settle(self, gone: bool) -> None:
+        """The call is over; `gone`: it succeeded. For a tensor that was not taken: nothing."""
+        if not self.storage:
+            if gone:
+                del self.tensor._array
+        elif self.array is None:
+            if gone:
+                lib.nvm_storage_release_handle(self.storage)
+            else:
+                array = _on_storage(self.data, self.storage, self.shape, self.dtype)
+                self.tensor._array = array
+
+
+class Moved:
+    """What `move` returns: stands for its value as an argument of one call."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"move({self.value!r})"
+
+
+def move(value: Any) -> Moved:
+    """Give a value away to the call that it is passed to, so that the VM may build on its memory instead of copying it.
+
+        token, state = vm.run(prompt, state)
+        for _ in range(n):
+            token, state = vm.run(token, nvm.move(state))       # a growing cache grows in place
+
+    value: what a VM returned: a Tensor, a Handle, a tuple or ADT value of such. Once the call has succeeded, every
+    Tensor and Handle in it raises ValueMoved when used. If the call raises, the value is as it was. An array that
+    `numpy()` gave before keeps its elements. Numbers, numpy arrays and what another VM made are passed as always.
+    Giving a tensor away and passing it a second time in the same call is InvalidInput.
+    """
+    return value if isinstance(value, Moved) else Moved(value)
 
 
 def as_array(value: Any, place: Callable[[], str]) -> np.ndarray[Any, Any]:
@@ -161,4 +251,4 @@ def _view(value: Any, place: Callable[[], str]) -> np.ndarray[Any, Any]:
         ) from None
 
 
-__all__ = ["DTYPE_NUMBERS", "Tensor", "as_array", "from_result"]
+__all__ = ["DTYPE_NUMBERS", "Gift", "Moved", "Tensor", "as_array", "from_result", "move"]

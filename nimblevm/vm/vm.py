@@ -144,9 +144,10 @@ class VirtualMachine:
         """Call function `name` of the executable.
 
         Arguments: anything with __dlpack__, the buffer protocol or __array__; Python numbers; tuples; ADT values;
-        handles from earlier results. Dtype, rank and every known dim are checked. Returns a Tensor, a tuple, an
-        ADTValue or a Handle. Raises InvalidInput (names parameter, expected, got), ShapeMismatch, LimitExceeded,
-        Cancelled, VMBusy and whatever the program raises; the VM works on afterwards.
+        handles from earlier results; nvm.move(value), which gives such a result away. Dtype, rank and every known dim
+        are checked. Returns a Tensor, a tuple, an ADTValue or a Handle. Raises InvalidInput (names parameter, expected,
+        got), ShapeMismatch, LimitExceeded, Cancelled, VMBusy and whatever the program raises; the VM works on
+        afterwards, and what was given away to the call that raised is as it was.
         """
         return self._call(name, args, named)
 
@@ -166,7 +167,12 @@ class VirtualMachine:
             arguments.add(value, place)
         array, count = arguments.build()
         out = ffi.new(_RESULT)
-        status = lib.nvm_vm_invoke(handle, entry.index, array, count, out)
+        if arguments.gifts or arguments.given_handles:
+            status = arguments.invoke(
+                lambda: lib.nvm_vm_invoke(handle, entry.index, array, count, out)
+            )
+        else:
+            status = lib.nvm_vm_invoke(handle, entry.index, array, count, out)
         if status:
             self._raise(status, args)
         result = out[0]

@@ -198,6 +198,43 @@ static void test_handles(void) {
   nvm_handle_release(handle); /* after its VM is gone */
 }
 
+/* An argument on the block of an earlier result. */
+static nvm_arg given_arg(const nvm_out *out, const int64_t *shape) {
+  nvm_arg arg = vector_arg(out->data, shape);
+  arg.storage = out->storage;
+  return arg;
+}
+
+static void test_given_away(uint32_t vector, uint32_t two, uint32_t append) {
+  int64_t shape[] = {300}, long_shape[] = {301};
+  nvm_arg arg = vector_arg(data, shape);
+  nvm_result *first = NULL, *second = NULL;
+  CHECK_STATUS(nvm_vm_invoke(vm, vector, &arg, 1, &first), NVM_OK);
+  const nvm_out *out = nvm_result_values(first);
+  nvm_arg pair[] = {given_arg(out, shape), given_arg(out, shape)};
+  expect(two, pair, 2, NVM_INVALID_INPUT, "parameter %y of @two: the tensor is given away twice");
+  arg = given_arg(out, long_shape);
+  expect(vector, &arg, 1, NVM_INDEX_OUT_OF_RANGE, "does not fit a storage block");
+  pair[1] = vector_arg(data + 5, shape);
+  CHECK_STATUS(nvm_vm_invoke(vm, append, pair, 2, &second), NVM_OK);
+  const nvm_out *grown = nvm_result_values(second);
+  CHECK(grown->shape[0] == 600 && memcmp(grown->data, data, 300 * sizeof *data) == 0);
+  CHECK(memcmp((float *)grown->data + 300, data + 5, 300 * sizeof *data) == 0);
+  /* Its block has no room yet; the next one has, and is handed out again. */
+  for (int64_t size = 600; size < 1500; size += 300) {
+    nvm_result *third = NULL;
+    int64_t grown_shape[] = {size};
+    pair[0] = given_arg(nvm_result_values(second), grown_shape);
+    CHECK_STATUS(nvm_vm_invoke(vm, append, pair, 2, &third), NVM_OK);
+    CHECK((nvm_result_values(third)->data == pair[0].data) == (size >= 900));
+    CHECK(memcmp(nvm_result_values(third)->data, data, 300 * sizeof *data) == 0);
+    nvm_result_free(second);
+    second = third;
+  }
+  nvm_result_free(second);
+  nvm_result_free(first);
+}
+
 int main(void) {
   new_program(0);
   uint32_t vector = identity("vector", T_VECTOR), lists = identity("lists", T_LIST_OF);
@@ -207,6 +244,9 @@ int main(void) {
                               0, 2, WORDS(NVM_OP_Ret, 1));
   uint32_t unboxed = add_function("unboxed", (params){1, {PARAM("x", T_I64, 1)}}, T_I64, 1, 1, 0,
                                   WORDS(NVM_OP_Ret, I(0)));
+  uint32_t append =
+      add_function("append", (params){2, {PARAM("x", T_VECTOR, 0), PARAM("y", T_VECTOR, 0)}},
+                   T_VECTOR, 0, 0, 2, WORDS(NVM_OP_Append, 0, 0, 1, 0, NVM_OP_Ret, 0));
   vm = new_vm(NULL);
   test_tensors(vector, two);
   test_strides(vector);
@@ -215,6 +255,7 @@ int main(void) {
   test_adts(lists, pairs);
   test_deep(lists);
   test_release(vector, two);
+  test_given_away(vector, two, append);
   nvm_vm_stats stats;
   CHECK_STATUS(nvm_vm_stats_get(vm, &stats), NVM_OK);
   CHECK(stats.live_objects == 0 && stats.live_bytes == 0);
