@@ -53,25 +53,26 @@ class Dataflow:
         return self._readers.get(node, [])
 
     def is_total(self, node: Expr) -> bool:
-        """Whether a value may be evaluated anywhere its variables are known."""
+        """Whether a value may be evaluated anywhere its variables are known: total operators of variables and
+        constants. What a let binds is evaluated there, whoever reads the variable.
+        """
         if self._total is None:
             self._total = set()
             for item in self.order:
-                if self._makes_total(item, self._total):
+                if _makes_total(item, self._total):
                     self._total.add(item)
-        return self.resolve(node) in self._total
+        return node in self._total
 
-    def _makes_total(self, item: Expr, total: set[Expr]) -> bool:
-        match item:
-            case Var():
-                return item not in self.lets
-            case Constant():
-                return True
-            case Call():
-                return is_total_call(item) and all(self.resolve(a) in total for a in item.args)
-            case Tuple() | TupleGetItem():
-                return all(self.resolve(c) in total for c in children(item))
-        return False
+
+def _makes_total(item: Expr, total: set[Expr]) -> bool:
+    match item:
+        case Var() | Constant():
+            return True
+        case Call():
+            return is_total_call(item) and all(a in total for a in item.args)
+        case Tuple() | TupleGetItem():
+            return all(c in total for c in children(item))
+    return False
 
 
 def is_total_call(call: Call) -> bool:
