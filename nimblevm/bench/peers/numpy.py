@@ -26,6 +26,8 @@ def prepare(row: Row, threads: int, variant: str = "") -> Prepared:
     makers: dict[str, Callable[[Weights], Callable[..., Sequence[Array]]]] = {
         "lstm": _lstm, "gru": _gru, "treelstm": _treelstm,
     }  # fmt: skip
+    if row.kind not in makers and row.kind not in ("seq2seq", "chain"):
+        raise Unsupported(f"no numpy implementation of {row.kind}")
     weights = row.params()
     blas = f"OpenBLAS, {os.environ.get('OPENBLAS_NUM_THREADS', 'default')} thread(s)"
     if row.kind in makers:
@@ -33,9 +35,7 @@ def prepare(row: Row, threads: int, variant: str = "") -> Prepared:
         if row.kind == "treelstm":
             return Prepared(run, f"{blas}, leaves batched", load=lambda case: flatten(*case.inputs))
         return Prepared(lambda inputs: run(*inputs), f"{blas}, input product hoisted")
-    if row.kind in ("seq2seq", "chain"):
-        return Prepared(lambda case: row.reference(weights, case), blas, load=lambda case: case)
-    raise Unsupported(f"no numpy implementation of {row.kind}")
+    return Prepared(lambda case: row.reference(weights, case), blas, load=lambda case: case)
 
 
 def _lstm(weights: Weights) -> Callable[..., Sequence[Array]]:
