@@ -25,6 +25,9 @@ from nimblevm.relay.types import TensorType, TupleType
 
 MAX_OPS = 256
 MAX_OPERANDS = 32
+MAX_PRODUCTS = 16
+PACKED = "nn.contrib_dense_pack"
+"""Products with packed weights: several of one shape and the elementwise operators that read them are one kernel."""
 
 
 class Kind(enum.Enum):
@@ -57,6 +60,7 @@ class Group:
     last      its place: the last member
     outside   members that other code reads
     fails     members that may fail, and the lowest epoch of one
+    products  members that are products with packed weights
     """
 
     members: list[int]
@@ -67,6 +71,12 @@ class Group:
     outside: int
     fails: int
     first_epoch: int
+    products: int = 0
+
+    @property
+    def takes_elementwise(self) -> bool:
+        """Whether products may join it, elementwise as it is (apart from products with packed weights)."""
+        return self.pattern <= OpPattern.BROADCAST or self.products > 0
 
 
 class BlockGraph:
@@ -184,13 +194,14 @@ class BlockGraph:
             }
             self.groups[index] = Group(
                 [index], node.pattern, int(node.kind is Kind.OP), operands, index,
-                int(node.outside), int(node.may_fail), self.epochs[index],
+                int(node.outside), int(node.may_fail), self.epochs[index], int(self._is_product(index)),
             )  # fmt: skip
         parent = self._post_dominators()
         for phase in range(2):
             for index in sorted(self.nodes):
                 self._try_join(index, parent.get(index), phase)
-        self._join_first_consumers()
+        self._join_first_consumers(products=True)
+        self._join_first_consumers(products=False)
         return self._finish()
 
     def _post_dominators(self) -> dict[int, int]:
@@ -219,11 +230,16 @@ class BlockGraph:
             return
         if group.pattern is OpPattern.OUT_ELEMWISE_FUSABLE:
             if phase == 0:
-                shape = _shape(self.values[index])
-                self._join_path(
-                    index, sink,
-                    lambda n, _: self.groups[n].pattern <= OpPattern.BROADCAST and _shape(self.values[n]) == shape,
-                )  # fmt: skip
+                shape, packed = _shape(self.values[index]), group.products > 0
+
+                def same(n: int, is_sink: bool) -> bool:
+                    other = self.groups[n]
+                    elementwise = other.pattern <= OpPattern.BROADCAST
+                    return (elementwise or (packed and other.products > 0)) and _shape(
+                        self.values[n]
+                    ) == shape
+
+                self._join_path(index, sink, same)
         elif group.pattern <= OpPattern.BROADCAST:
             self._join_path(index, sink, self._may_take_elementwise)
         elif group.pattern is OpPattern.INJECTIVE and phase == 1:
@@ -264,7 +280,7 @@ class BlockGraph:
         outputs = sum(g.outside for g in groups) + (not self.nodes[last].outside)
         if sum(g.ops for g in groups) > MAX_OPS or count + outputs > MAX_OPERANDS:
             return False
-        if not self._effects_allow(groups, last):
+        if not self._effects_allow(groups, last) or not self._products_fit(groups):
             return False
         for group in others:
             self._absorb(base, group)
@@ -287,8 +303,48 @@ class BlockGraph:
                 min(base.first_epoch, group.first_epoch) if base.fails else group.first_epoch
             )
         base.fails += group.fails
+        base.products += group.products
         for index in group.members:
             self.groups[index] = base
+
+    def _is_product(self, index: int) -> bool:
+        value = self.values[index]
+        return isinstance(value, Call) and isinstance(value.op, Op) and value.op.name == PACKED
+
+    def _products_fit(self, groups: list[Group]) -> bool:
+        """Products with packed weights share a kernel with what reads them at the same index: elementwise
+        operators of their shape. Their own operands come from outside. Other operators may feed those readers.
+        """
+        count = sum(g.products for g in groups)
+        if not count:
+            return True
+        if count > MAX_PRODUCTS:
+            return False
+        members = sorted(i for g in groups for i in g.members)
+        inside = set(members)
+        reached: set[int] = set()
+        shapes: set[object] = set()
+        for index in members:
+            read = {self.at[a] for a in self.operands(index) if isinstance(a, Var) and a in self.at}
+            node = self.nodes[index]
+            if self._is_product(index):
+                if read & inside:
+                    return False
+            elif not read & reached:
+                if node.pattern > OpPattern.INJECTIVE:
+                    return False
+                continue
+            elif node.pattern > OpPattern.BROADCAST or node.kind is not Kind.OP:
+                return False
+            reached.add(index)
+            shapes.add(_shape(self.values[index]))
+        outputs = {_shape(self.values[i]) for i in inside if self._leaves(i, inside)}
+        return len(shapes) == 1 and outputs <= shapes
+
+    def _leaves(self, index: int, members: set[int]) -> bool:
+        """Whether a node is read outside of `members`."""
+        node = self.nodes[index]
+        return node.outside or any(c not in members for c in node.consumers)
 
     def _effects_allow(self, groups: list[Group], last: int) -> bool:
         """The members that may fail move to the last member's place: between the first of them and
@@ -319,14 +375,23 @@ class BlockGraph:
             isinstance(a, Var) and self.at.get(a) in members for a in self.operands(index)
         )
 
-    def _join_first_consumers(self) -> None:
-        """Merge injective groups into their first consumer where all other readers come after it."""
+    def _join_first_consumers(self, products: bool) -> None:
+        """Merge groups of products, or injective ones, into their first consumer where all other readers come
+        after it.
+        """
         for index in sorted(self.nodes, reverse=True):
             group = self.groups[index]
-            if group.last != index or group.pattern > OpPattern.INJECTIVE or not group.ops:
+            if group.last != index or not group.ops:
+                continue
+            if group.products == 0 if products else group.pattern > OpPattern.INJECTIVE:
                 continue
             first = self._first_consumer(group)
-            if first is not None and self.groups[first].pattern <= OpPattern.INJECTIVE:
+            if first is None:
+                continue
+            target = self.groups[first]
+            if target.products or (target.pattern <= OpPattern.INJECTIVE and not products):
+                self._merge([index, first])
+            elif products and target.takes_elementwise:
                 self._merge([index, first])
 
     def _first_consumer(self, group: Group) -> int | None:

@@ -12,6 +12,7 @@ from nimblevm.compiler.passes.insert_checks import INSERT_CHECKS
 from nimblevm.compiler.passes.lambda_lift import LAMBDA_LIFT
 from nimblevm.compiler.passes.manifest_alloc import MANIFEST_ALLOC
 from nimblevm.compiler.passes.name_effects import NAME_EFFECTS
+from nimblevm.compiler.passes.pack_weights import PACK_WEIGHTS
 from nimblevm.compiler.passes.plan_memory import PLAN_MEMORY
 from nimblevm.compiler.passes.shape_functions import SHAPE_FUNCTIONS
 from nimblevm.compiler.passes.simplify import SIMPLIFY
@@ -29,6 +30,7 @@ PIPELINE = Sequential(
         DEAD_CODE,
         SHAPE_FUNCTIONS,
         DEAD_CODE,
+        PACK_WEIGHTS,
         TO_ANF,
         LAMBDA_LIFT,
         FIND_APPENDS,

@@ -152,7 +152,7 @@ def _ir_only(why: str) -> None:
 
 def module_text(kernels: Sequence[Kernel], info: TargetInfo) -> tuple[str, tuple[int, ...]]:
     """LLVM IR of a module, and per kernel its index in the table, -1 where an operation has no generated code."""
-    helpers = Helpers("sse4.1" in info.features or info.arch != "x86_64")
+    helpers = Helpers("sse4.1" in info.features or info.arch != "x86_64", info.features)
     metadata = ['!{!"branch_weights", i32 2000, i32 1}', '!{!"branch_weights", i32 1, i32 64}']
     texts: list[str] = []
     functions: list[int] = []

@@ -29,6 +29,7 @@ from nimblevm.kernels.loop_ir import (
     Load,
     Local,
     LoopVar,
+    PanelProduct,
     Select,
     SetDim,
     SetLocal,
@@ -179,6 +180,8 @@ class KernelText:
                     found = self._value(value)
                     place = self.lines.do(f"getelementptr inbounds i64, ptr %out_dims, i64 {index}")
                     self.lines.void(f"store i64 {found}, ptr {place}, align 8")
+                case PanelProduct():
+                    self._panel_product(statement)
                 case _:
                     raise TypeError(f"unknown statement {type(statement).__name__}")
 
@@ -198,6 +201,8 @@ class KernelText:
         if loop.parallel and not inner:
             self.group = self._node("distinct !{}")
             extra = ", " + self._node(f'!{{!"llvm.loop.parallel_accesses", {self.group}}}')
+        if loop.masked:
+            extra += self._masked(loop)
         mark = self._node(f'distinct !{{!SELF, !{{!"llvm.loop.mustprogress"}}{extra}}}')
         outermost = len(self.scopes) == 1
         in_chunks = outermost and not inner and _may_be_long(loop.extent)
@@ -222,6 +227,18 @@ class KernelText:
         if in_chunks:
             self._close_chunk(first, last, extent)
         self.group = outer_group
+
+    def _masked(self, loop: For) -> str:
+        """Wishes: all turns as lanes of one vector, those beyond the last turn masked."""
+        assert isinstance(loop.extent, Const)
+        width = 1 << (int(loop.extent.value) - 1).bit_length()
+        wishes = (
+            '!{!"llvm.loop.vectorize.predicate.enable", i1 true}',
+            f'!{{!"llvm.loop.vectorize.width", i32 {width}}}',
+            '!{!"llvm.loop.interleave.count", i32 1}',
+            '!{!"llvm.loop.vectorize.enable", i1 true}',
+        )
+        return "".join(", " + self._node(wish) for wish in wishes)
 
     def _open_chunk(self, extent: str) -> tuple[str, str]:
         """The turns of a loop without inner loops in pieces, a poll between them: first and last turn of a piece."""
@@ -251,6 +268,17 @@ class KernelText:
         b.label(f"{name}.next")
         b.void(f"br label %{name}")
         b.label(f"{name}.done")
+
+    def _panel_product(self, statement: PanelProduct) -> None:
+        x, w = statement.x, statement.w
+        function = self.lines.helpers.panels(x.dtype, w.dtype)
+        args = [f"ptr {self._address(x.buffer, x.indices)}", f"i64 {self._value(statement.x_row)}"]
+        args.append(f"ptr {self._address(w.buffer, w.indices)}")
+        numbers = (statement.w_step, statement.w_panel, statement.depth)
+        args += [f"i64 {self._value(n)}" for n in numbers]
+        args.append(f"ptr %b{statement.tile}")
+        args += [f"i64 {self._value(n)}" for n in (statement.rows, statement.panels)]
+        self.lines.void(f"call void @{function}({', '.join(args)})")
 
     def _poll_mask(self, body: Sequence[Statement]) -> str:
         """Turns of a loop with this body between two polls, minus 1; none where a loop inside is long."""

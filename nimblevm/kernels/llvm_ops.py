@@ -11,7 +11,7 @@ import struct
 
 from nimblevm import dtypes
 from nimblevm.errors import Unsupported
-from nimblevm.kernels import math_table
+from nimblevm.kernels import llvm_panels, math_table
 from nimblevm.kernels.math_program import Definition, MathOp
 
 REGISTER = {
@@ -85,12 +85,13 @@ class Helpers:
     once.
 
     rounds: the CPU has instructions for floor, ceil and trunc; without them LLVM would call the C
-    library.
+    library. features: of the CPU, LLVM names.
     """
 
-    def __init__(self, rounds: bool = True) -> None:
+    def __init__(self, rounds: bool = True, features: tuple[str, ...] = ()) -> None:
         self.texts: dict[str, str] = {}
         self.rounds = rounds
+        self.features = features
 
     def declare(self, type_: str, function: str, args: list[str]) -> None:
         self.texts.setdefault(function, f"declare {type_} @{function}({', '.join(args)})\n")
@@ -106,6 +107,14 @@ class Helpers:
             self.texts[function] = ""
             self.texts[function] = _math_function(function, row, self)
         return function
+
+    def panels(self, x: str, w: str) -> str:
+        """The micro-kernels of products for operands of these dtypes."""
+        name = llvm_panels.symbol(x, w)
+        if name not in self.texts:
+            self.declare("void", "llvm.prefetch.p0", ["ptr", "i32", "i32", "i32"])
+            self.texts[name] = llvm_panels.module_text(x, w, self.features)
+        return name
 
     def fmod(self) -> str:
         self.declare("i64", "llvm.ctlz.i64", ["i64", "i1"])

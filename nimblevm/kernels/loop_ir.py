@@ -139,12 +139,16 @@ class Statement:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class For(Statement):
-    """body for var = 0 .. extent - 1. `parallel`: turns are independent (no Local set inside is read across turns)."""
+    """body for var = 0 .. extent - 1. `parallel`: turns are independent (no Local set inside is read across turns).
+
+    `masked` is a wish of a schedule, never stored in files: all turns as lanes of one masked vector.
+    """
 
     var: LoopVar
     extent: Value
     body: tuple[Statement, ...]
     parallel: bool = False
+    masked: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -188,6 +192,25 @@ class SetDim(Statement):
 
     index: int
     value: Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class PanelProduct(Statement):
+    """A tile of a product whose right operand lies in rows of 16 columns. Made by schedules, never stored in files.
+
+    tile[TILE_ROW r + 16 p + t] = sum over k < depth of x[r x_row + k] * w[p w_panel + k w_step + t] for r < rows,
+    p < panels, t < 16 (llvm_panels.py): x and w are the elements that the strides (in elements) count from.
+    """
+
+    tile: int
+    x: Load
+    x_row: Value
+    w: Load
+    w_step: Value
+    w_panel: Value
+    depth: Value
+    rows: Value
+    panels: Value
 
 
 @dataclass(frozen=True, eq=False, slots=True)

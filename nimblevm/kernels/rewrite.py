@@ -17,6 +17,7 @@ from nimblevm.kernels.loop_ir import (
     Load,
     Local,
     LoopVar,
+    PanelProduct,
     Select,
     SetDim,
     SetLocal,
@@ -78,6 +79,10 @@ def values_of(statement: Statement) -> tuple[Value, ...]:
             return (value,)
         case If(cond=cond):
             return (cond,)
+        case PanelProduct():
+            sizes = (statement.depth, statement.rows, statement.panels)
+            strides = (statement.x_row, statement.w_step, statement.w_panel)
+            return (statement.x, statement.w, *strides, *sizes)
     raise TypeError(f"unknown statement {type(statement).__name__}")
 
 
@@ -142,10 +147,10 @@ class Rewriter:
 
     def statement(self, statement: Statement) -> Statement:
         match statement:
-            case For(var=var, extent=extent, body=body, parallel=parallel):
+            case For(var=var, extent=extent, body=body, parallel=parallel, masked=masked):
                 new_var = self._replace(var)
                 bound = new_var if isinstance(new_var, LoopVar) else var
-                return For(bound, self.value(extent), self.block(body), parallel)
+                return For(bound, self.value(extent), self.block(body), parallel, masked)
             case Store(buffer=buffer, indices=indices, value=value):
                 return Store(buffer, tuple(map(self.value, indices)), self.value(value))
             case SetLocal(local=local, value=value):

@@ -54,6 +54,18 @@ def dense(data: Operand, weight: Operand, units: int | None = None, out_dtype: s
     return call_op("nn.dense", data, weight, attrs=op.dense.DenseAttrs(units, out_dtype))
 
 
+def contrib_dense_pack(
+    data: Operand,
+    weight: Operand,
+    weight_layout: str = "NC",
+    units: int | None = None,
+    out_dtype: str = "",
+) -> ir.Call:
+    """data times a weight that lies in panels of 16 columns (weight_layout "NC16n")."""
+    attrs = op.dense_pack.DensePackAttrs(weight_layout, units, out_dtype)
+    return call_op("nn.contrib_dense_pack", data, weight, attrs=attrs)
+
+
 def matmul(
     tensor_a: Operand,
     tensor_b: Operand,

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 from nimblevm.kernels.loop_ir import Kernel
 from nimblevm.kernels.schedule.dense import tile_products
-from nimblevm.kernels.schedule.lanes import STACK, tile_lanes
+from nimblevm.kernels.schedule.index import STACK
+from nimblevm.kernels.schedule.lanes import tile_lanes
+from nimblevm.kernels.schedule.panels import tile_panels
 from nimblevm.kernels.schedule.rows import jam_rows
 
 
@@ -16,7 +18,8 @@ def schedule(kernel: Kernel, features: tuple[str, ...]) -> Kernel:
     Buffers named STACK, behind the kernel's own, are arrays on the stack.
     """
     registers = 32 if "avx512vl" in features or "neon" in features else 16
-    buffers, body = tile_lanes(kernel.buffers, jam_rows(kernel.body, registers))
+    buffers, body = tile_panels(kernel.buffers, kernel.body)
+    buffers, body = tile_lanes(buffers, jam_rows(body, registers))
     return replace(kernel, buffers=buffers, body=tile_products(body, registers))
 
 

@@ -8,12 +8,16 @@ from nimblevm.kernels.rewrite import all_values
 INDEX = "int64"
 
 
+STACK = "$tile"
+"""Name of buffers that are arrays on the stack: they follow the kernel's own and are no operands."""
+
+
 def const(value: int) -> Const:
     return Const(INDEX, value)
 
 
 def folded(op: str, lhs: Value, rhs: Value) -> Value:
-    """mul, add, floordiv or floormod of sizes, computed where both are literals and the divisor is positive."""
+    """An operation on sizes, computed where both are literals (divisors are positive)."""
     if isinstance(lhs, Const) and isinstance(rhs, Const):
         a, b = int(lhs.value), int(rhs.value)
         match op:
@@ -21,12 +25,16 @@ def folded(op: str, lhs: Value, rhs: Value) -> Value:
                 return const(a * b)
             case "add":
                 return const(a + b)
+            case "sub":
+                return const(a - b)
             case "floordiv":
                 return const(a // b)
             case "floormod":
                 return const(a % b)
     if op == "add" and is_zero(lhs):
         return rhs
+    if op in ("add", "sub") and is_zero(rhs):
+        return lhs
     return Binary(INDEX, op, lhs, rhs)
 
 
@@ -39,4 +47,4 @@ def mentions(value: Value, var: LoopVar) -> bool:
     return any(v is var for v in all_values((value,)))
 
 
-__all__ = ["INDEX", "const", "folded", "is_zero", "mentions"]
+__all__ = ["INDEX", "STACK", "const", "folded", "is_zero", "mentions"]

@@ -31,11 +31,9 @@ from nimblevm.kernels.loop_ir import (
     Value,
 )
 from nimblevm.kernels.rewrite import Rewriter, all_statements, all_values, values_of
-from nimblevm.kernels.schedule.index import INDEX, const, folded, is_zero, mentions
+from nimblevm.kernels.schedule.index import INDEX, STACK, const, folded, is_zero, mentions
 
 TILE_BYTES = 256
-STACK = "$tile"
-"""Name of buffers that are arrays on the stack: they follow the kernel's own and are no operands."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -196,4 +194,4 @@ def tile_lanes(
     return tuple(tiler.buffers), new
 
 
-__all__ = ["STACK", "tile_lanes"]
+__all__ = ["tile_lanes"]

@@ -17,6 +17,7 @@ from nimblevm.relay.op import (
     concatenate,
     conv,
     dense,
+    dense_pack,
     dropout,
     dyn,
     dyn_image,

@@ -28,6 +28,7 @@ from nimblevm.relay.op import (
     clip,
     concatenate,
     dense,
+    dense_pack,
     expand_dims,
     full,
     get,
@@ -96,6 +97,16 @@ def _clip(source: Source, dtype: str) -> Case:
     low = float(source.integer(-6, 2))
     attrs = clip.ClipAttrs(low, low + source.integer(0, 6))
     return Case((array(source, shape(source), dtype),), attrs)
+
+
+def _dense_pack(source: Source, dtype: str) -> Case:
+    depth = pick(source, (0, 1, 3, 8))
+    units = pick(source, (1, 3, 15, 16, 17, 33, 70, 150))
+    rows = pick(source, (0, 1, 2, 5, 6, 7, 13, 25))
+    weight = dense_pack.panels_of(array(source, (units, depth), dtype))
+    outer = pick(source, ((rows,), (), (2, rows)))
+    attrs = dense_pack.DensePackAttrs(dense_pack.LAYOUT, units)
+    return Case((array(source, (*outer, depth), dtype), weight), attrs)
 
 
 def _dense(source: Source, dtype: str) -> Case:
@@ -343,6 +354,7 @@ _GENERATORS: dict[str, Callable[[Source, str], Case]] = {
     **{r.name: (lambda s, d, n=r.name: _reduce(s, d, n)) for r in reduce.TABLE},
     "divide": _divide, "floor_divide": _divide, "floor_mod": _divide, "trunc_divide": _divide, "trunc_mod": _divide,
     "mod": _divide, "power": _power, "cast": _cast, "clip": _clip, "nn.dense": _dense,
+    "nn.contrib_dense_pack": _dense_pack,
     "nn.batch_matmul": _batch_matmul, "nn.bias_add": _bias_add, "concatenate": _concatenate, "stack": _stack,
     "split": _split, "take": _take, "reshape": _reshape, "transpose": _transpose, "expand_dims": _expand_dims,
     "squeeze": _squeeze, "where": _where, "zeros": _init, "ones": _init, "full": _full, "shape_of": _shape_of,

@@ -1,0 +1,107 @@
+"""Lay constant weights out as panels of 16 columns, the way the kernels read them.
+
+before:  nn.dense(%x, meta[relay.Constant][0])             (the constant is (units, K))
+after:   nn.contrib_dense_pack(%x, meta[relay.Constant][0], weight_layout="NC16n", units=512)
+         (the constant is (ceil(units / 16), K, 16), zeros behind the last column)
+
+Also nn.matmul with a constant right operand. A constant has one layout for all of its uses: one that anything but such
+a product reads stays as it is. So do weights of fewer columns than MIN_UNITS, where padding costs more than it gains,
+and dtypes without packed kernels.
+
+Needs: inferred types. Keeps: them. Cost: one walk and a copy of the weights.
+"""
+
+from __future__ import annotations
+
+from nimblevm.compiler.pass_base import Pass, PassContext
+from nimblevm.compiler.rewrite import (
+    Rewriter,
+    map_functions,
+    op_call,
+    postorder,
+    type_of,
+    with_body,
+)
+from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, children
+from nimblevm.relay.op.dense_pack import DTYPES, LAYOUT, panels_of
+from nimblevm.relay.op.registry import Op
+from nimblevm.relay.types import TensorType
+
+MIN_UNITS = 8
+
+
+def _weight(node: Expr) -> Constant | None:
+    """The constant weight of a product that has a packed form."""
+    if not isinstance(node, Call) or not isinstance(node.op, Op):
+        return None
+    if node.op.name not in ("nn.dense", "nn.matmul") or not isinstance(node.args[1], Constant):
+        return None
+    weight, result, data = node.args[1], type_of(node), type_of(node.args[0])
+    if not isinstance(result, TensorType) or not isinstance(data, TensorType):
+        return None
+    if node.op.name == "nn.matmul" and node.attrs.transpose_a:
+        return None
+    units = weight.data.shape[_unit_axis(node)]
+    plain = weight.data.dtype.name == result.dtype == data.dtype and result.dtype in DTYPES
+    return weight if plain and units >= MIN_UNITS and weight.data.size else None
+
+
+def _unit_axis(node: Call) -> int:
+    """The axis of the weight that counts columns of the result."""
+    dense = isinstance(node.op, Op) and node.op.name == "nn.dense"
+    return 0 if dense or node.attrs.transpose_b else 1
+
+
+def _packable(mod: IRModule) -> dict[Constant, int]:
+    """Constants that only such products read, all in one way, and the axis of their columns."""
+    axis: dict[Constant, int] = {}
+    other: set[Constant] = set()
+    for function in mod.functions.values():
+        for node in postorder(function.body):
+            weight = _weight(node)
+            for position, child in enumerate(children(node)):
+                if not isinstance(child, Constant):
+                    continue
+                if weight is not child or position != 2 or not isinstance(node, Call):
+                    other.add(child)
+                elif axis.setdefault(child, _unit_axis(node)) != _unit_axis(node):
+                    other.add(child)
+    return {constant: a for constant, a in axis.items() if constant not in other}
+
+
+class _Packer(Rewriter):
+    def __init__(self, packable: dict[Constant, int], made: dict[Constant, Constant]) -> None:
+        super().__init__()
+        self.packable = packable
+        self.made = made
+
+    def visit(self, node: Expr, new: Expr) -> Expr:
+        weight = _weight(new)
+        if weight is None or weight not in self.packable or not isinstance(new, Call):
+            return new
+        packed = self.made.get(weight)
+        columns = weight.data if self.packable[weight] == 0 else weight.data.T
+        if packed is None:
+            packed = self.made[weight] = Constant(panels_of(columns), span=weight.span)
+        call = op_call(
+            "nn.contrib_dense_pack", (new.args[0], packed), type_of(new),
+            weight_layout=LAYOUT, units=columns.shape[0], out_dtype="",
+        )  # fmt: skip
+        object.__setattr__(call, "span", new.span)
+        return call
+
+
+def pack_weights(mod: IRModule, ctx: PassContext) -> IRModule:
+    """See the module's docstring."""
+    packable = _packable(mod)
+    if not packable:
+        return mod
+    made: dict[Constant, Constant] = {}
+
+    def pack(function: Function) -> Function:
+        return with_body(function, _Packer(packable, made).rewrite(function.body))
+
+    return map_functions(mod, pack)
+
+
+PACK_WEIGHTS = Pass("pack_weights", pack_weights)

@@ -1,0 +1,42 @@
+"""nn.contrib_dense_pack: a dot product an element; schedule/panels.py makes register tiles of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nimblevm.kernels.compute.common import known, tensor_type
+from nimblevm.kernels.llvm_panels import LANES
+from nimblevm.kernels.tensor_expr import (
+    Emitter,
+    Index,
+    Steps,
+    TensorExpr,
+    Tensors,
+    register_compute,
+    single,
+)
+
+
+def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tensors:
+    data, weight = (single(arg) for arg in args)
+    dtype = tensor_type(out).dtype
+    depth = known(data.shape[-1], weight.shape[1])
+    lanes = em.b.i64(LANES)
+
+    def at(index: Index) -> Steps:
+        yield from em.cheap(data)
+        panel = em.b.binary("floordiv", index[-1], lanes)
+        lane = em.b.binary("floormod", index[-1], lanes)
+
+        def term(inner: Index) -> Steps:
+            x = yield data, (*index[:-1], *inner)
+            w = yield weight, (panel, *inner, lane)
+            return em.b.mul(x, w)
+
+        return (yield from em.accumulate("add", em.b.const(0, dtype), index, (depth,), term))
+
+    return TensorExpr(out.shape, dtype, at, 1 << 20, costly=True)
+
+
+register_compute("nn.contrib_dense_pack", _compute)

@@ -1,0 +1,249 @@
+"""Micro-kernels of products with a right operand in rows of 16 columns, as LLVM text.
+
+    void @panels.<x>.<w>(ptr x, i64 x_row, ptr w, i64 w_step, i64 w_panel, i64 depth, ptr tile, i64 rows, i64 panels)
+
+    tile[r * row_of_tile + 16 * p + t] = sum over k < depth of x[r * x_row + k] * w[p * w_panel + k * w_step + t]
+
+for r < rows <= MAX_ROWS, p < panels <= MAX_PANELS and t < 16; strides count elements, a row of the tile has
+16 * MAX_PANELS elements. The function chooses by rows and panels among loops that keep all their sums in registers,
+written with vectors of 16 elements, which LLVM splits for narrower targets. All kernels of a module share them.
+
+The scheme (a column panel streams past, rows are broadcast) is that of Goto and van de Geijn, "Anatomy of
+High-Performance Matrix Multiplication", 2008; at batch 1 nothing but the stream of weights matters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LANES = 16
+MAX_PANELS = 4
+MAX_ROWS = 6
+TILE_ROW = LANES * MAX_PANELS
+_PARAMS = "ptr %x, i64 %x_row, ptr %w, i64 %w_step, i64 %w_panel, i64 %depth, ptr %tile"
+_TYPES = {"float32": "float", "float64": "double"}
+_PREFETCH_BYTES = 2048
+"""How far ahead weights that are read once are asked for; measured, see docs/performance.md."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Vector registers of 16 float32 that sums may take, by target."""
+
+    vectors: int
+
+    @staticmethod
+    def of(features: tuple[str, ...]) -> Budget:
+        if "avx512f" in features:
+            return Budget(24)
+        if "avx" in features or "neon" in features:
+            return Budget(6)
+        return Budget(3)
+
+    def panels(self, rows: int, width: int) -> int:
+        """Panels at once for so many rows; `width`: vectors that 16 elements take."""
+        for panels in (4, 2, 1):
+            if rows * panels * width <= self.vectors:
+                return panels
+        return 0
+
+    def max_rows(self, width: int) -> int:
+        return max(1, *(r for r in range(1, MAX_ROWS + 1) if self.panels(r, width)))
+
+
+def symbol(x: str, w: str) -> str:
+    return f"panels.{x}.{w}"
+
+
+def module_text(x: str, w: str, features: tuple[str, ...]) -> str:
+    """The micro-kernels for operands of these dtypes (float32, float64) and the function that chooses."""
+    budget, width = Budget.of(features), 2 if x == "float64" else 1
+    parts: list[str] = []
+    cases: list[str] = []
+    blocks: list[str] = []
+    limit = budget.max_rows(width)
+    for rows in range(1, limit + 1):
+        most = budget.panels(rows, width) or 1
+        sizes = [p for p in (4, 2, 1) if p <= most]
+        parts += [_loop_text(x, w, rows, p) for p in sizes]
+        cases.append(f"i64 {rows}, label %rows{rows}")
+        blocks.append(_panels_text(x, w, rows, sizes))
+    name, type_ = symbol(x, w), _TYPES[x]
+    size = 8 if x == "float64" else 4
+    parts.append(f"""
+define internal void @{name}({_PARAMS}, i64 %rows, i64 %panels) #2 {{
+entry:
+  br label %again
+again:
+  %x.now = phi ptr [ %x, %entry ], [ %x.next, %more ]
+  %tile.now = phi ptr [ %tile, %entry ], [ %tile.next, %more ]
+  %left = phi i64 [ %rows, %entry ], [ %left.next, %more ]
+  %few = icmp slt i64 %left, {limit}
+  %now = select i1 %few, i64 %left, i64 {limit}
+  switch i64 %now, label %done [ {" ".join(cases)} ]
+{"".join(blocks)}
+more:
+  %left.next = sub i64 %left, %now
+  %skip = mul i64 %now, %x_row
+  %x.next = getelementptr {type_}, ptr %x.now, i64 %skip
+  %tile.skip = mul i64 %now, {TILE_ROW * size}
+  %tile.next = getelementptr i8, ptr %tile.now, i64 %tile.skip
+  br label %again
+done:
+  ret void
+}}
+""")
+    return "".join(parts)
+
+
+def _panels_text(x: str, w: str, rows: int, sizes: list[int]) -> str:
+    """The blocks that serve so many rows: as many panels at once as fit, then fewer."""
+    type_, weight = _TYPES[x], _TYPES[w]
+    lines = [f"rows{rows}:", f"  br label %r{rows}.s0"]
+    before = [f"rows{rows}"]
+    done_in = "0"
+    for number, size in enumerate(sizes):
+        here, go, after = f"r{rows}.s{number}", f"r{rows}.g{number}", f"r{rows}.s{number + 1}"
+        if number == len(sizes) - 1:
+            after = f"r{rows}.end"
+        came = ", ".join(f"[ {done_in}, %{b} ]" for b in before)
+        lines += [
+            f"{here}:",
+            f"  %{here}.p = phi i64 {came}, [ %{here}.next, %{go} ]",
+            f"  %{here}.next = add i64 %{here}.p, {size}",
+            f"  %{here}.fits = icmp sle i64 %{here}.next, %panels",
+            f"  br i1 %{here}.fits, label %{go}, label %{after}",
+            f"{go}:",
+            f"  %{here}.wo = mul i64 %{here}.p, %w_panel",
+            f"  %{here}.w = getelementptr {weight}, ptr %w, i64 %{here}.wo",
+            f"  %{here}.to = mul i64 %{here}.p, {LANES}",
+            f"  %{here}.t = getelementptr {type_}, ptr %tile.now, i64 %{here}.to",
+            f"  call void @{symbol(x, w)}.{rows}x{size}(ptr %x.now, i64 %x_row, ptr %{here}.w, i64 %w_step, "
+            f"i64 %w_panel, i64 %depth, ptr %{here}.t)",
+            f"  br label %{here}",
+        ]
+        before, done_in = [here], f"%{here}.p"
+    lines += [f"r{rows}.end:", "  br label %more"]
+    return "\n".join(lines) + "\n"
+
+
+class _Loop:
+    """Writes one micro-kernel: `rows` x `panels` sums in registers."""
+
+    def __init__(self, x: str, w: str, rows: int, panels: int) -> None:
+        self.rows, self.panels = rows, panels
+        self.type, self.weight = _TYPES[x], _TYPES[w]
+        self.vector = f"<{LANES} x {self.type}>"
+        self.lines: list[str] = []
+        self.count = 0
+        self.sums = [(r, p) for r in range(rows) for p in range(panels)]
+        self.streams = rows <= 2
+
+    def do(self, text: str) -> str:
+        self.count += 1
+        self.lines.append(f"  %v{self.count} = {text}")
+        return f"%v{self.count}"
+
+    def step(
+        self, k: str, offset: str, sums: dict[tuple[int, int], str]
+    ) -> dict[tuple[int, int], str]:
+        """One turn of the depth at index k of x and `offset` of w."""
+        columns = []
+        for p in range(self.panels):
+            place = self.do(f"getelementptr {self.weight}, ptr %w{p}, i64 {offset}")
+            if self.streams:
+                ahead = self.do(f"getelementptr i8, ptr {place}, i64 {_PREFETCH_BYTES}")
+                self.lines.append(
+                    f"  call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 3, i32 1)"
+                )
+            size = 8 if self.weight == "double" else 4
+            found = self.do(f"load <{LANES} x {self.weight}>, ptr {place}, align {size}")
+            columns.append(found)
+        new: dict[tuple[int, int], str] = {}
+        for r in range(self.rows):
+            place = self.do(f"getelementptr {self.type}, ptr %x{r}, i64 {k}")
+            value = self.do(f"load {self.type}, ptr {place}")
+            one = self.do(f"insertelement {self.vector} poison, {self.type} {value}, i64 0")
+            same = self.do(
+                f"shufflevector {self.vector} {one}, {self.vector} poison, <{LANES} x i32> zeroinitializer"
+            )
+            for p in range(self.panels):
+                product = self.do(f"fmul contract {self.vector} {same}, {columns[p]}")
+                new[r, p] = self.do(f"fadd contract {self.vector} {sums[r, p]}, {product}")
+        return new
+
+    def text(self, symbol_: str) -> str:
+        # With more rows LLVM would hold several turns' operands at once and spill sums.
+        unroll = 4 if self.streams else 1
+        self.lines = ["entry:"]
+        for r in range(self.rows):
+            self.lines.append(f"  %xo{r} = mul i64 %x_row, {r}")
+            self.lines.append(f"  %x{r} = getelementptr {self.type}, ptr %x, i64 %xo{r}")
+        for p in range(self.panels):
+            self.lines.append(f"  %wo{p} = mul i64 %w_panel, {p}")
+            self.lines.append(f"  %w{p} = getelementptr {self.weight}, ptr %w, i64 %wo{p}")
+        self.lines += [
+            f"  %rest = and i64 %depth, {unroll - 1}",
+            "  %whole = sub i64 %depth, %rest",
+            "  br label %main",
+        ]
+        zero = dict.fromkeys(self.sums, "zeroinitializer")
+        self._level("main", unroll, "entry", zero, "0", "0", "%whole", "tail")
+        after = {s: f"%main.a{s[0]}.{s[1]}" for s in self.sums}
+        self._level("tail", 1, "main", after, "%main.k", "%main.o", "%depth", "end")
+        self.lines.append("end:")
+        for r, p in self.sums:
+            place = self.do(f"getelementptr {self.type}, ptr %tile, i64 {r * TILE_ROW + p * LANES}")
+            self.lines.append(f"  store {self.vector} %tail.a{r}.{p}, ptr {place}, align 64")
+        self.lines.append("  ret void")
+        params = _PARAMS.replace("ptr", "ptr noalias")
+        head = f"define internal void @{symbol_}.{self.rows}x{self.panels}({params}) #2 {{"
+        return "\n".join([head, *self.lines, "}"]) + "\n"
+
+    def _level(
+        self,
+        name: str,
+        unroll: int,
+        before: str,
+        sums: dict[tuple[int, int], str],
+        k: str,
+        offset: str,
+        last: str,
+        after: str,
+    ) -> None:
+        """A loop of `unroll` turns of the depth at a time, from k to last."""
+        body = f"{name}.body"
+        self.lines += [
+            f"{name}:",
+            f"  %{name}.k = phi i64 [ {k}, %{before} ], [ %{name}.k.next, %{body} ]",
+            f"  %{name}.o = phi i64 [ {offset}, %{before} ], [ %{name}.o.next, %{body} ]",
+        ]
+        mark = len(self.lines)
+        self.lines += [
+            f"  %{name}.go = icmp slt i64 %{name}.k, {last}",
+            f"  br i1 %{name}.go, label %{body}, label %{after}",
+            f"{body}:",
+        ]
+        now = {s: f"%{name}.a{s[0]}.{s[1]}" for s in self.sums}
+        new, place, at = dict(now), f"%{name}.o", f"%{name}.k"
+        for turn in range(unroll):
+            if turn:
+                at = self.do(f"add nsw i64 %{name}.k, {turn}")
+                place = self.do(f"add nsw i64 {place}, %w_step")
+            new = self.step(at, place, new)
+        self.lines += [
+            f"  %{name}.k.next = add nsw i64 %{name}.k, {unroll}",
+            f"  %{name}.o.next = add nsw i64 {place}, %w_step",
+            f"  br label %{name}",
+        ]
+        self.lines[mark:mark] = [
+            f"  {now[s]} = phi {self.vector} [ {sums[s]}, %{before} ], [ {new[s]}, %{body} ]"
+            for s in self.sums
+        ]
+
+
+def _loop_text(x: str, w: str, rows: int, panels: int) -> str:
+    return _Loop(x, w, rows, panels).text(symbol(x, w))
+
+
+__all__ = ["LANES", "MAX_PANELS", "MAX_ROWS", "TILE_ROW", "Budget", "module_text", "symbol"]

@@ -1,0 +1,313 @@
+"""Products with packed weights (panels of 16 columns, K-major): register tiles, and the epilogue on the tile.
+
+before:  for i < M: for j < N: { a = 0; for k < K: a += x[i,k] * w[j/16,k,j%16]; (more such sums) out[i,j] = f(a, ..) }
+after:   for g < N / 64, parallel:
+           for q < M / 12:
+             tile_a = x[12q.., :] * w[4g.., :, :]        (PanelProduct, a tile on the stack; one a sum)
+             for r < 12: for p < 4: for t < 16: { a = tile_a[r,p,t]; out[12q+r, 64g+16p+t] = f(a, ..) }
+
+Rows, panels and columns that are left over take the same path: rows and panels are counts that the micro-kernels
+branch on, columns that do not fill a panel are one masked vector. Several sums, each with weights of its own, share
+the epilogue: so the gates of a recurrent cell, or a product and what is added to it, are one kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nimblevm.kernels.llvm_panels import LANES, MAX_PANELS, TILE_ROW
+from nimblevm.kernels.loop_ir import (
+    Accumulate,
+    Axis,
+    Binary,
+    Buffer,
+    Compare,
+    Const,
+    For,
+    If,
+    Load,
+    Local,
+    LoopVar,
+    PanelProduct,
+    SetLocal,
+    Statement,
+    Value,
+)
+from nimblevm.kernels.rewrite import Rewriter, all_statements, all_values
+from nimblevm.kernels.schedule.index import INDEX, STACK, const, folded, is_zero, mentions
+
+ROWS, ROWS_OF_MANY = 12, 6
+"""Rows of a tile for one product, and for several, which share the first-level cache."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Product:
+    """One sum of a nest: `local` gets sum over `depth` of x * w."""
+
+    local: Local
+    depth: For
+    x: Load
+    w: Load
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Nest:
+    """Loops around outputs, from the outermost to the one over columns; products; what is done with the sums."""
+
+    loops: tuple[For, ...]
+    products: tuple[Product, ...]
+    after: tuple[Statement, ...]
+
+    @property
+    def columns(self) -> For:
+        return self.loops[-1]
+
+    @property
+    def rows(self) -> For | None:
+        """The loop around that over columns, if there is one."""
+        return self.loops[-2] if len(self.loops) > 1 else None
+
+
+def nest_of(statement: For, buffers: Sequence[Buffer]) -> Nest | None:
+    """The parts of a perfect nest of parallel loops whose body is products with packed weights and an epilogue."""
+    loops = [statement]
+    while len(loops[-1].body) == 1 and isinstance(loops[-1].body[0], For):
+        loops.append(loops[-1].body[0])
+    columns = loops[-1]
+    if not all(loop.parallel for loop in loops) or not isinstance(columns.extent, Const):
+        return None
+    vars_ = {loop.var for loop in loops}
+    if any(
+        isinstance(v, LoopVar) and v in vars_ for loop in loops for v in all_values((loop.extent,))
+    ):
+        return None
+    products: list[Product] = []
+    body = columns.body
+    while len(body) > 1 and isinstance(body[1], For):
+        found = _product(body[0], body[1], columns.var, buffers)
+        if found is None:
+            return None
+        products.append(found)
+        body = body[2:]
+    if not products or any(isinstance(s, For | Accumulate) for s in all_statements(body)):
+        return None
+    nest = Nest(tuple(loops), tuple(products), body)
+    return nest if all(_rows_step(nest, p.x, buffers) for p in products) else None
+
+
+def _product(
+    start: Statement, loop: For, column: LoopVar, buffers: Sequence[Buffer]
+) -> Product | None:
+    if not isinstance(start, SetLocal) or not is_zero(start.value) or len(loop.body) != 1:
+        return None
+    step = loop.body[0]
+    local = start.local
+    if not isinstance(step, Accumulate) or step.local is not local or step.op != "add":
+        return None
+    value = step.value
+    if (
+        local.dtype not in ("float32", "float64")
+        or not isinstance(value, Binary)
+        or value.op != "mul"
+    ):
+        return None
+    x, w = value.lhs, value.rhs
+    if (
+        not isinstance(x, Load)
+        or not isinstance(w, Load)
+        or x.dtype != local.dtype
+        or w.dtype != local.dtype
+    ):
+        return None
+    if not _is_row(x, loop.var, column, buffers) or not _is_panel(w, loop.var, column):
+        return None
+    return Product(local, loop, x, w)
+
+
+def _is_row(x: Load, depth: LoopVar, column: LoopVar, buffers: Sequence[Buffer]) -> bool:
+    """Whether a load runs along its last axis with the depth and is the same for all columns."""
+    if not x.indices or x.indices[-1] is not depth:
+        return False
+    if buffers[x.buffer].axes[-1].broadcast:
+        return False
+    return not any(mentions(index, depth) for index in x.indices[:-1]) and not mentions(x, column)
+
+
+def _is_panel(w: Load, depth: LoopVar, column: LoopVar) -> bool:
+    if len(w.indices) != 3 or w.indices[1] is not depth:
+        return False
+    return _is_of(w.indices[0], "floordiv", column) and _is_of(w.indices[2], "floormod", column)
+
+
+def _is_of(index: Value, op: str, column: LoopVar) -> bool:
+    """Whether an index is `column op 16`."""
+    if not isinstance(index, Binary) or index.op != op or index.lhs is not column:
+        return False
+    return isinstance(index.rhs, Const) and index.rhs.value == LANES
+
+
+def _rows_step(nest: Nest, x: Load, buffers: Sequence[Buffer]) -> bool:
+    """Whether a row's element lies a fixed stride behind that of the row before."""
+    rows = nest.rows
+    if rows is None:
+        return True
+    with_rows = [a for a, index in enumerate(x.indices) if mentions(index, rows.var)]
+    if len(with_rows) > 1:
+        return False
+    return all(
+        x.indices[a] is rows.var and not any(b.broadcast for b in buffers[x.buffer].axes[a:])
+        for a in with_rows
+    )
+
+
+class Paneler:
+    """Rewrites the nests of one kernel; `buffers` grows by the tiles."""
+
+    def __init__(self, buffers: Sequence[Buffer]) -> None:
+        self.buffers = list(buffers)
+
+    def block(self, body: Sequence[Statement]) -> tuple[Statement, ...]:
+        """Nests stand at the top of a kernel or inside branches and other loops; these nest at most 32 deep."""
+        found: list[Statement] = []
+        for statement in body:
+            match statement:
+                case For(var=var, extent=extent, body=inner, parallel=parallel):
+                    nest = nest_of(statement, self.buffers)
+                    if nest is not None:
+                        found += self.tiled(nest)
+                    else:
+                        found.append(For(var, extent, self.block(inner), parallel))
+                case If(cond=cond, then=then, otherwise=otherwise):
+                    found.append(If(cond, self.block(then), self.block(otherwise)))
+                case _:
+                    found.append(statement)
+        return tuple(found)
+
+    def tiled(self, nest: Nest) -> list[Statement]:
+        columns = nest.columns.extent
+        assert isinstance(columns, Const)
+        if columns.value == 0:
+            return []
+        height = ROWS if len(nest.products) == 1 else ROWS_OF_MANY
+        panels = -(-int(columns.value) // LANES)
+        groups = -(-panels // MAX_PANELS)
+        group = LoopVar(INDEX, "g")
+        first_panel = folded("mul", group, const(MAX_PANELS)) if groups > 1 else const(0)
+        here = _least(MAX_PANELS, panels, first_panel)
+        tiles = [self._tile(product.local.dtype, height) for product in nest.products]
+        rows = nest.rows
+        if rows is None:
+            body = self._block(nest, tiles, const(0), const(1), first_panel, here)
+        else:
+            block = LoopVar(INDEX, rows.var.name + "q")
+            start = Binary(INDEX, "mul", block, const(height))
+            left = folded("sub", rows.extent, start)
+            count = Binary(INDEX, "min", const(height), left)
+            inside = self._block(nest, tiles, start, count, first_panel, here)
+            blocks = folded(
+                "floordiv", folded("add", rows.extent, const(height - 1)), const(height)
+            )
+            body = [For(block, blocks, tuple(inside))]
+        for loop in reversed(nest.loops[:-2]):
+            body = [For(loop.var, loop.extent, tuple(body))]
+        return body if groups == 1 else [For(group, const(groups), tuple(body), True)]
+
+    def _tile(self, dtype: str, height: int) -> int:
+        self.buffers.append(Buffer(STACK, dtype, "scratch", (Axis(const(height * TILE_ROW)),)))
+        return len(self.buffers) - 1
+
+    def _block(
+        self, nest: Nest, tiles: Sequence[int], start: Value, count: Value, panel: Value, panels: Value
+    ) -> list[Statement]:  # fmt: skip
+        """Products for rows start .. start + count and the panels of one group, then the epilogue."""
+        found: list[Statement] = [
+            self._statement(nest, product, tile, start, count, panel, panels)
+            for product, tile in zip(nest.products, tiles, strict=True)
+        ]
+        columns = nest.columns.extent
+        assert isinstance(columns, Const)
+        whole, rest = divmod(int(columns.value), LANES)
+        row = LoopVar(INDEX, "r")
+        inside: list[Statement] = []
+        if whole:
+            at = LoopVar(INDEX, "p")
+            lanes = self._lanes(nest, tiles, start, row, panel, at, LANES)
+            inside.append(For(at, _least(MAX_PANELS, whole, panel), (lanes,)))
+        if rest:
+            at_end = folded("sub", const(whole), panel)
+            lanes = self._lanes(nest, tiles, start, row, panel, at_end, rest)
+            last = Compare("bool", "lt", at_end, const(MAX_PANELS))
+            inside.append(lanes if isinstance(panel, Const) else If(last, (lanes,)))
+        if nest.rows is None:
+            replace = {row: const(0)}
+            found += Rewriter(lambda v: replace.get(v)).block(inside)  # type: ignore[call-overload]
+        else:
+            found.append(For(row, count, tuple(inside)))
+        return found
+
+    def _statement(
+        self, nest: Nest, product: Product, tile: int, start: Value, count: Value, panel: Value, panels: Value
+    ) -> PanelProduct:  # fmt: skip
+        rows = nest.rows
+        at: dict[Value, Value] = {product.depth.var: const(0)}
+        x_row: Value = const(0)
+        if rows is not None:
+            at[rows.var] = start
+            for axis, index in enumerate(product.x.indices):
+                if index is rows.var:
+                    x_row = self._stride(product.x.buffer, axis)
+        x = Rewriter(at.get).value(product.x)
+        assert isinstance(x, Load)
+        w = Load(product.w.dtype, product.w.buffer, (panel, const(0), const(0)))
+        return PanelProduct(
+            tile, x, x_row, w,
+            self._stride(w.buffer, 1), self._stride(w.buffer, 0), product.depth.extent, count, panels,
+        )  # fmt: skip
+
+    def _stride(self, buffer: int, axis: int) -> Value:
+        """Elements from one index of an axis to the next."""
+        total: Value = const(1)
+        for size in self.buffers[buffer].axes[axis + 1 :]:
+            total = folded("mul", total, size.size)
+        return total
+
+    def _lanes(
+        self, nest: Nest, tiles: Sequence[int], start: Value, row: LoopVar, panel: Value, at: Value, count: int
+    ) -> For:  # fmt: skip
+        """The epilogue of one row of one panel."""
+        lane = LoopVar(INDEX, "t")
+        place = folded("add", folded("mul", row, const(TILE_ROW)), folded("mul", at, const(LANES)))
+        place = Binary(INDEX, "add", place, lane)
+        sums = [
+            SetLocal(product.local, Load(product.local.dtype, tile, (place,)))
+            for product, tile in zip(nest.products, tiles, strict=True)
+        ]
+        column = folded("mul", folded("add", panel, at), const(LANES))
+        replace: dict[Value, Value] = {nest.columns.var: folded("add", column, lane)}
+        if nest.rows is not None:
+            replace[nest.rows.var] = folded("add", start, row)
+        after = Rewriter(replace.get).block(nest.after)
+        return For(lane, const(count), (*sums, *after), True, masked=count < LANES)
+
+
+def _least(limit: int, total: int, first: Value) -> Value:
+    """min(limit, total - first)."""
+    left = folded("sub", const(total), first)
+    if isinstance(left, Const):
+        return const(min(limit, int(left.value)))
+    return Binary(INDEX, "min", const(limit), left)
+
+
+def tile_panels(
+    buffers: tuple[Buffer, ...], body: Sequence[Statement]
+) -> tuple[tuple[Buffer, ...], tuple[Statement, ...]]:
+    """Buffers, tiles on the stack behind them, and the new body."""
+    if not any(isinstance(s, Accumulate) for s in all_statements(body)):
+        return buffers, tuple(body)
+    paneler = Paneler(buffers)
+    new = paneler.block(body)
+    return tuple(paneler.buffers), new
+
+
+__all__ = ["Nest", "nest_of", "tile_panels"]

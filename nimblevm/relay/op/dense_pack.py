@@ -1,0 +1,106 @@
+"""nn.contrib_dense_pack(data, weight): nn.dense with a weight in panels of columns.
+
+    out[..., u] = sum over k of data[..., k] * weight[u // 16, k, u % 16]
+
+data (d1, ..., dn, K), n >= 0, weight (P, K, 16) of one dtype, float32 or float64; result (d1, ..., dn, units). Attrs:
+weight_layout ("NC16n": 16 columns of a panel lie side by side, for each k in turn), units (the number of columns,
+16 (P - 1) < units <= 16 P, None: 16 P), out_dtype (that of the operands, or "").
+The compiler makes it of nn.dense with a constant weight (compiler/passes/pack_weights.py).
+Source: Relay's nn/_nn.py; layout names as in TVM.
+Differs from numpy: there is no such function.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nimblevm.errors import ShapeMismatch
+from nimblevm.relay import dims
+from nimblevm.relay.op.common import (
+    ACCUMULATED,
+    Array,
+    Attrs,
+    dtype_name,
+    require_same,
+    rounded,
+    same_dtype,
+    tensor_of,
+)
+from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, register
+from nimblevm.relay.types import TensorType, Type
+
+LANES = 16
+LAYOUT = f"NC{LANES}n"
+DTYPES = ("float32", "float64")
+
+
+@dataclass(frozen=True, slots=True)
+class DensePackAttrs(Attrs):
+    """weight_layout: "NC16n". units: number of columns, or None for all. out_dtype: "" = the operands'."""
+
+    weight_layout: str = "NC"
+    units: int | None = None
+    out_dtype: str = ""
+
+
+def panels_of(weight: Array) -> Array:
+    """A weight (units, K) as panels (ceil(units / 16), K, 16), zeros behind the last column."""
+    units, depth = weight.shape
+    count = -(-units // LANES)
+    padded = np.zeros((count * LANES, depth), weight.dtype)
+    padded[:units] = weight
+    return np.ascontiguousarray(padded.reshape(count, LANES, depth).transpose(0, 2, 1))
+
+
+def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: DensePackAttrs) -> Type:
+    data = tensor_of(ctx, arg_types, 0, DTYPES)
+    weight = tensor_of(ctx, arg_types, 1, DTYPES)
+    same_dtype(ctx, data, weight, 1)
+    if attrs.weight_layout != LAYOUT:
+        raise ctx.fail(f'weight_layout must be "{LAYOUT}", not "{attrs.weight_layout}"')
+    if attrs.out_dtype not in ("", data.dtype):
+        raise ctx.fail(f"out_dtype must be {data.dtype} like the operands, not {attrs.out_dtype}")
+    if not data.shape:
+        raise ctx.fail("data must have at least one axis, but it is a scalar", 0)
+    if len(weight.shape) != 3:
+        raise ctx.fail(f"weight must have rank 3 (panels, input size, {LANES})", 1)
+    ctx.require_dim(1, 2, LANES)
+    last = len(data.shape) - 1
+    require_same(ctx, (0, last, data.shape[last]), (1, 1, weight.shape[1]))
+    if attrs.units is None:
+        units = dims.mul(weight.shape[0], LANES)
+    else:
+        units = attrs.units
+        ctx.require_dim(1, 0, -(-attrs.units // LANES))
+    return TensorType((*data.shape[:-1], units), data.dtype)
+
+
+def _reference(inputs: tuple[Array, ...], attrs: DensePackAttrs, result: Type) -> Array:
+    data, weight = inputs
+    if data.shape[-1] != weight.shape[1]:
+        raise ShapeMismatch(
+            f"nn.contrib_dense_pack: data {data.shape} and weight {weight.shape} differ in the input size"
+        )
+    dtype = dtype_name(data)
+    columns = weight.transpose(0, 2, 1).reshape(weight.shape[0] * LANES, weight.shape[1])
+    units = columns.shape[0] if attrs.units is None else attrs.units
+    with np.errstate(all="ignore"):
+        return rounded(np.matmul(data, columns[:units].T), dtype)
+
+
+register(
+    Op(
+        name="nn.contrib_dense_pack",
+        args=("data", "weight"),
+        attrs=DensePackAttrs,
+        relation=_relation,
+        reference=_reference,
+        pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+        effect=Effect.TOTAL,
+        dtypes=(DTYPES,),
+        doc=__doc__,
+        tolerance=ACCUMULATED,
+    )
+)
