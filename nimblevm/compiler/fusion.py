@@ -74,9 +74,9 @@ class Group:
     products: int = 0
 
     @property
-    def takes_elementwise(self) -> bool:
-        """Whether products may join it, elementwise as it is (apart from products with packed weights)."""
-        return self.pattern <= OpPattern.BROADCAST or self.products > 0
+    def is_open(self) -> bool:
+        """Whether more can join it: it is injective, or products with packed weights (`_products_fit` decides)."""
+        return self.pattern <= OpPattern.INJECTIVE or self.products > 0
 
 
 class BlockGraph:
@@ -200,8 +200,7 @@ class BlockGraph:
         for phase in range(2):
             for index in sorted(self.nodes):
                 self._try_join(index, parent.get(index), phase)
-        self._join_first_consumers(products=True)
-        self._join_first_consumers(products=False)
+        self._join_first_consumers()
         return self._finish()
 
     def _post_dominators(self) -> dict[int, int]:
@@ -243,7 +242,7 @@ class BlockGraph:
         elif group.pattern <= OpPattern.BROADCAST:
             self._join_path(index, sink, self._may_take_elementwise)
         elif group.pattern is OpPattern.INJECTIVE and phase == 1:
-            self._join_path(index, sink, lambda n, _: self.groups[n].pattern <= OpPattern.INJECTIVE)
+            self._join_path(index, sink, lambda n, _: self.groups[n].is_open)
 
     def _may_take_elementwise(self, index: int, is_sink: bool) -> bool:
         pattern = self.groups[index].pattern
@@ -375,23 +374,16 @@ class BlockGraph:
             isinstance(a, Var) and self.at.get(a) in members for a in self.operands(index)
         )
 
-    def _join_first_consumers(self, products: bool) -> None:
-        """Merge groups of products, or injective ones, into their first consumer where all other readers come
-        after it.
+    def _join_first_consumers(self) -> None:
+        """Merge injective groups and those of packed products into their first consumer where all other readers
+        come after it.
         """
         for index in sorted(self.nodes, reverse=True):
             group = self.groups[index]
-            if group.last != index or not group.ops:
-                continue
-            if group.products == 0 if products else group.pattern > OpPattern.INJECTIVE:
+            if group.last != index or not group.ops or not group.is_open:
                 continue
             first = self._first_consumer(group)
-            if first is None:
-                continue
-            target = self.groups[first]
-            if target.products or (target.pattern <= OpPattern.INJECTIVE and not products):
-                self._merge([index, first])
-            elif products and target.takes_elementwise:
+            if first is not None and self.groups[first].is_open:
                 self._merge([index, first])
 
     def _first_consumer(self, group: Group) -> int | None:

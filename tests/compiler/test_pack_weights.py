@@ -1,0 +1,66 @@
+"""pack_weights: which constants are packed, and that products with them fuse."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import nimblevm as nvm
+from nimblevm import relay
+from nimblevm.compiler.pass_base import PassContext
+from nimblevm.compiler.passes.pack_weights import PACK_WEIGHTS
+from nimblevm.compiler.rewrite import postorder
+from nimblevm.relay.ir import Call, Constant
+from nimblevm.relay.op.registry import Op
+
+
+def _names(body: relay.Expr) -> list[str]:
+    """Names of the operators of a function of one tensor, after the pass."""
+    x = relay.var("x", shape=(relay.Any(), 5), dtype="float32")
+    mod = relay.infer_type(relay.IRModule.from_expr(relay.Function([x], body(x))))
+    packed = PACK_WEIGHTS(mod, PassContext())
+    nodes = postorder(packed["main"].body)
+    return sorted(n.op.name for n in nodes if isinstance(n, Call) and isinstance(n.op, Op))
+
+
+def _weight(units: int, dtype: str = "float32") -> Constant:
+    return relay.const(np.arange(units * 5, dtype=dtype).reshape(units, 5))
+
+
+def test_dense_and_matmul() -> None:
+    w = _weight(20)
+    assert _names(lambda x: relay.nn.dense(x, w)) == ["nn.contrib_dense_pack"]
+    t = relay.const(np.ones((5, 20), "float32"))
+    assert _names(lambda x: relay.nn.matmul(x, t)) == ["nn.contrib_dense_pack"]
+
+
+def test_narrow_weights_stay() -> None:
+    assert _names(lambda x: relay.nn.dense(x, _weight(7))) == ["nn.dense"]
+
+
+def test_a_weight_that_something_else_reads_stays() -> None:
+    w = _weight(20)
+    names = _names(lambda x: relay.Tuple([relay.nn.dense(x, w), relay.sum(w)]))
+    assert names == ["nn.dense", "sum"]
+
+
+def test_one_weight_in_both_directions_stays() -> None:
+    w = relay.const(np.ones((20, 20), "float32"))
+    v = _weight(20)
+    names = _names(lambda x: relay.nn.matmul(relay.nn.dense(relay.nn.dense(x, v), w), w))
+    assert names == ["nn.contrib_dense_pack", "nn.dense", "nn.matmul"]
+
+
+def test_results_are_those_of_plain_weights() -> None:
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((33, 5)).astype("float32")
+    mod = relay.parse(
+        '#[version = "0.0.5"]\n'
+        "def @main(%x: Tensor[(?n, 5), float32], %w: Tensor[(33, 5), float32]) { nn.dense(%x, %w) }"
+    )
+    for off in ((), ("pack_weights",)):
+        exe = nvm.compile(mod, params={"w": w}, passes_off=off)
+        for native in (True, False):
+            vm = nvm.VirtualMachine(nvm.load(exe.to_bytes(), native=native))
+            for rows in (0, 1, 7):
+                x = rng.standard_normal((rows, 5)).astype("float32")
+                np.testing.assert_allclose(vm.run(x).numpy(), x @ w.T, rtol=1e-5, atol=1e-5)

@@ -1,0 +1,125 @@
+"""Products with packed weights: rows, columns and depths around the tiles, several products in a kernel, targets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nimblevm.kernels import llvm
+from nimblevm.kernels.loop_ir import PanelProduct
+from nimblevm.kernels.lower import LoweredKernel, lower_primitive
+from nimblevm.kernels.rewrite import all_statements
+from nimblevm.kernels.schedule import schedule
+from nimblevm.relay.op.dense_pack import panels_of
+from tests.kernels.fused import floats
+from tests.kernels.native import Library, Program, agree, bind, parsed
+
+ROWS = (0, 1, 2, 3, 5, 6, 7, 12, 13, 25)
+UNITS = (1, 15, 16, 17, 64, 70, 150)
+
+
+def _dense(rows: str, depth: int, units: int, dtype: str = "float32") -> str:
+    panels = -(-units // 16)
+    return f"""def @main(%x: Tensor[({rows}, {depth}), {dtype}], %w: Tensor[({panels}, {depth}, 16), {dtype}],
+      %b: Tensor[({units}), {dtype}]) {{
+      tanh(nn.contrib_dense_pack(%x, %w, weight_layout="NC16n", units={units}) + %b) }}"""
+
+
+def _products(lowered: LoweredKernel, features: tuple[str, ...]) -> int:
+    body = schedule(lowered.kernel, features).body
+    return sum(isinstance(s, PanelProduct) for s in all_statements(body))
+
+
+@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_every_row_count(units: int, dtype: str) -> None:
+    depth = 37
+    lowered = lower_primitive(parsed(_dense("?m", depth, units, dtype))[1])
+    code = llvm.build([lowered.kernel], "native")
+    assert code is not None
+    library = Library(code)
+    assert _products(lowered, ("avx512f",)) == (1 if units > 1 else 0)
+    w, b = floats(units, depth).astype(dtype), floats(units).astype(dtype)
+    for rows in ROWS:
+        x = floats(rows, depth).astype(dtype)
+        expected = np.tanh(x @ w.T + b)
+        args = [x, panels_of(w), b]
+        found = Program(lowered, args, bind(lowered, args, [expected])).run(library)[0]
+        assert agree(found, expected, 1e-5, 1e-5), rows
+
+
+@pytest.mark.parametrize("target", ["x86-64", "x86-64-v3", "x86-64-v4"])
+def test_every_target_this_machine_runs(target: str) -> None:
+    info, host = llvm.parse_target(target), llvm.parse_target("native")
+    if info is None or host is None or not set(info.features) <= set(host.features):
+        pytest.skip(f"this machine does not run {target}")
+    lowered = lower_primitive(parsed(_dense("?m", 21, 70))[1])
+    code = llvm.build([lowered.kernel], target)
+    assert code is not None
+    library = Library(code)
+    w, b = floats(70, 21), floats(70)
+    for rows in ROWS:
+        x = floats(rows, 21)
+        expected = np.tanh(x @ w.T + b)
+        args = [x, panels_of(w), b]
+        found = Program(lowered, args, bind(lowered, args, [expected])).run(library)[0]
+        assert agree(found, expected, 1e-5, 1e-5), rows
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2, 3, 4, 5])
+def test_short_depths(depth: int) -> None:
+    lowered = lower_primitive(parsed(_dense("2", depth, 20))[1])
+    code = llvm.build([lowered.kernel], "native")
+    assert code is not None
+    x, w, b = floats(2, depth), floats(20, depth), floats(20)
+    expected = np.tanh(x @ w.T + b)
+    args: list[np.ndarray[Any, Any]] = [x, panels_of(w), b]
+    found = Program(lowered, args, bind(lowered, args, [expected])).run(Library(code))[0]
+    assert agree(found, expected, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("units", [16, 40])
+def test_gates_of_a_cell_share_a_kernel(units: int) -> None:
+    """Products of two inputs of different depth, two results."""
+    panels = -(-units // 16)
+    text = f"""def @main(%x: Tensor[(?m, 5), float32], %h: Tensor[(?m, 9), float32], %c: Tensor[(?m, {units}), float32],
+      %u: Tensor[({panels}, 5, 16), float32], %v: Tensor[({panels}, 9, 16), float32],
+      %w: Tensor[({panels}, 9, 16), float32]) {{
+      let %a = nn.contrib_dense_pack(%x, %u, weight_layout="NC16n", units={units});
+      let %b = nn.contrib_dense_pack(%h, %v, weight_layout="NC16n", units={units});
+      let %d = nn.contrib_dense_pack(%h, %w, weight_layout="NC16n", units={units});
+      let %new = sigmoid(%a + %b) * %c;
+      (%new, tanh(%new) * %d) }}"""
+    lowered = lower_primitive(parsed(text)[1])
+    assert _products(lowered, ("avx512f",)) == 3
+    code = llvm.build([lowered.kernel], "native")
+    assert code is not None
+    library = Library(code)
+    u, v, w = floats(units, 5), floats(units, 9), floats(units, 9)
+    for rows in ROWS:
+        x, h, c = floats(rows, 5), floats(rows, 9), floats(rows, units)
+        new = (1 / (1 + np.exp(-(x @ u.T + h @ v.T))) * c).astype("float32")
+        expected = [new, (np.tanh(new) * (h @ w.T)).astype("float32")]
+        args = [x, h, c, panels_of(u), panels_of(v), panels_of(w)]
+        found = Program(lowered, args, bind(lowered, args, expected)).run(library)
+        assert agree(found[0], expected[0], 1e-5, 1e-5)
+        assert agree(found[1], expected[1], 1e-5, 1e-5)
+
+
+def test_batches_of_rows() -> None:
+    text = """def @main(%x: Tensor[(?b, ?m, 6), float32], %w: Tensor[(2, 6, 16), float32]) {
+      nn.relu(nn.contrib_dense_pack(%x, %w, weight_layout="NC16n", units=30)) }"""
+    lowered = lower_primitive(parsed(text)[1])
+    assert _products(lowered, ("avx512f",)) == 1
+    code = llvm.build([lowered.kernel], "native")
+    assert code is not None
+    library = Library(code)
+    w = floats(30, 6)
+    for batch, rows in ((0, 3), (1, 1), (3, 0), (2, 13), (3, 7)):
+        x = floats(batch, rows, 6)
+        expected = np.maximum(x @ w.T, 0)
+        args = [x, panels_of(w)]
+        found = Program(lowered, args, bind(lowered, args, [expected])).run(library)[0]
+        assert agree(found, expected, 1e-5, 1e-5)
