@@ -62,9 +62,7 @@ def _packable(mod: IRModule) -> dict[Constant, int]:
             for position, child in enumerate(children(node)):
                 if not isinstance(child, Constant):
                     continue
-                if weight is not child or position != 2 or not isinstance(node, Call):
-                    other.add(child)
-                elif axis.setdefault(child, _unit_axis(node)) != _unit_axis(node):
+                if weight is not child or position != 2 or not isinstance(node, Call) or axis.setdefault(child, _unit_axis(node)) != _unit_axis(node):
                     other.add(child)
     return {constant: a for constant, a in axis.items() if constant not in other}
 
