@@ -46,10 +46,11 @@ def _weight(node: Expr) -> Constant | None:
     return weight if plain and units >= MIN_UNITS and weight.data.size else None
 
 
-def _unit_axis(node: Call) -> int:
+def _unit_axis(node: Expr) -> int:
     """The axis of the weight that counts columns of the result."""
-    dense = isinstance(node.op, Op) and node.op.name == "nn.dense"
-    return 0 if dense or node.attrs.transpose_b else 1
+    if not isinstance(node, Call) or not isinstance(node.op, Op):
+        raise TypeError(f"{type(node).__name__} is no product")
+    return 0 if node.op.name == "nn.dense" or node.attrs.transpose_b else 1
 
 
 def _packable(mod: IRModule) -> dict[Constant, int]:
@@ -62,7 +63,8 @@ def _packable(mod: IRModule) -> dict[Constant, int]:
             for position, child in enumerate(children(node)):
                 if not isinstance(child, Constant):
                     continue
-                if weight is not child or position != 2 or not isinstance(node, Call) or axis.setdefault(child, _unit_axis(node)) != _unit_axis(node):
+                wanted = weight is child and position == 2 and isinstance(node, Call)
+                if not wanted or axis.setdefault(child, _unit_axis(node)) != _unit_axis(node):
                     other.add(child)
     return {constant: a for constant, a in axis.items() if constant not in other}
 
