@@ -7,8 +7,9 @@
     vm = nvm.VirtualMachine(nvm.load("model.nvm"))   # run time: needs numpy, cffi and msgpack alone
     out = vm.run(x)
 
-Compile time: relay (the language), compile. Run time: load, Executable, VirtualMachine, Limits, Tensor, ADTValue, move,
-Device and devices. Every error is a NimbleError and a fitting builtin exception; nimblevm.errors has them all.
+Compile time: relay (the language), compile, dim_report. Run time: load, Executable, VirtualMachine, Limits, Tensor,
+ADTValue, move, Device and devices. Every error is a NimbleError and a fitting builtin exception; nimblevm.errors has
+them all.
 
 Names are looked up on first use, so that a deployment runtime never loads the compiler.
 """
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from nimblevm import devices, errors, relay
     from nimblevm.bytecode.adt import ADTValue
     from nimblevm.bytecode.executable import Executable, load
+    from nimblevm.compiler.dim_report import dim_report
     from nimblevm.devices.device import Device
     from nimblevm.driver import compile
     from nimblevm.errors import (
@@ -55,6 +57,7 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "VirtualMachine": ("nimblevm.vm.vm", "VirtualMachine"),
     "compile": ("nimblevm.driver", "compile"),
     "devices": ("nimblevm.devices", None),
+    "dim_report": ("nimblevm.compiler.dim_report", "dim_report"),
     "errors": ("nimblevm.errors", None),
     "load": ("nimblevm.bytecode.executable", "load"),
     "move": ("nimblevm.vm.tensor", "move"),
@@ -63,8 +66,8 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
 
 __all__ = [
     "ADTValue", "Cancelled", "Device", "Executable", "InvalidExecutable", "InvalidInput", "LimitExceeded", "Limits",
-    "NimbleError", "Tensor", "VMBusy", "ValueMoved", "VirtualMachine", "__version__", "compile", "devices", "errors",
-    "load", "move", "relay",
+    "NimbleError", "Tensor", "VMBusy", "ValueMoved", "VirtualMachine", "__version__", "compile", "devices",
+    "dim_report", "errors", "load", "move", "relay",
 ]  # fmt: skip
 
 

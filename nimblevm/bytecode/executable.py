@@ -17,7 +17,7 @@ from nimblevm._ffi import check, ffi, lib
 from nimblevm.bytecode.adt import Constructor
 from nimblevm.bytecode.disassembler import disassemble
 from nimblevm.bytecode.records import program_record
-from nimblevm.bytecode.serialize import ALIGNMENT, FIXED_HEADER_SIZE, seal
+from nimblevm.bytecode.serialize import ALIGNMENT, FIXED_HEADER_SIZE, ProgramRecord, seal
 from nimblevm.bytecode.types import FunctionInfo, Type, read_function, read_types, text
 from nimblevm.errors import Closed, FileError, FunctionNotFound, InvalidInput, warn
 
@@ -151,13 +151,10 @@ class Executable:
         out: list[Constructor] = []
         for i in range(lib.nvm_program_constructor_count(self.handle)):
             name = text(lib.nvm_program_constructor(self.handle, i, adt, tag, n_fields, fields))
-            texts = (
-                tuple(str(self.types[t]) for t in ffi.unpack(fields[0], n_fields[0]))
-                if n_fields[0]
-                else ()
-            )
+            numbers = ffi.unpack(fields[0], n_fields[0]) if n_fields[0] else ()
+            types = tuple(self.types[t] for t in numbers)
             owner = self._adts[adt[0]] if adt[0] >= 0 else ""
-            out.append(Constructor(i, name, owner, tag[0], texts))
+            out.append(Constructor(i, name, owner, tag[0], tuple(map(str, types)), types))
         return tuple(out)
 
     def constructor(self, name: str) -> Constructor:
@@ -241,8 +238,12 @@ class Executable:
     def disassemble(self, data: bool = False) -> str:
         """Assembler text (the language of assembler.py). data: with constants, kernel IR and other
         sections as hex, so that assembling the text gives this file again."""
+        return disassemble(self.program_record(), data)
+
+    def program_record(self) -> ProgramRecord:
+        """The tables and the code of the file as the records of serialize.py, for tools."""
         sections = [self._section(i) for i in range(lib.nvm_program_section_count(self.handle))]
-        return disassemble(program_record(self._header(), [s[2] for s in sections]), data)
+        return program_record(self._header(), [s[2] for s in sections])
 
     # --- lifetime ---
 

@@ -11,16 +11,16 @@ from nimblevm import dtypes
 from nimblevm.bytecode.isa import NO_REGISTER
 from nimblevm.compiler.code_buffer import Label
 from nimblevm.compiler.dim_emit import INT_BIT
+from nimblevm.compiler.dim_notes import entry_dims, named
 from nimblevm.compiler.liveness import never_read
 from nimblevm.compiler.op_class import ARITHMETIC, COMPARISON, OpClass, class_of
 from nimblevm.compiler.rewrite import type_of
 from nimblevm.errors import CompileError
 from nimblevm.kernels.lower import IntParam
 from nimblevm.relay import dims
-from nimblevm.relay.dims import Dim, DimExpr, DimOp, DimVar
+from nimblevm.relay.dims import Dim, DimExpr, DimVar
 from nimblevm.relay.ir import Call, Constant, Expr, Function, Tuple, Var
 from nimblevm.relay.op.registry import Op
-from nimblevm.relay.text import dim_text
 from nimblevm.relay.types import TensorType, TupleType, Type, value_tensors
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _match_type(fe: FunctionEmitter, operand: Var, value: Call) -> None:
                         fe.dims.bind(new, register)
                     continue
                 field = "".join(f".{i}" for i in path)
-                where = f"{value.attrs.where}{field}, axis {axis}{_named(new)}"
+                where = f"{value.attrs.where}{field}, axis {axis}{named(new)}"
                 note = fe.program.note(where, value.span)
                 _check_dim(fe, _axis(fe, operand, path, axis, old), new, note)
 
@@ -84,33 +84,24 @@ def check_params(fe: FunctionEmitter, params: Sequence[Var], closure: bool) -> N
     `closure`: the caller is not known, so static sizes are compared too. Else the caller has done
     that.
     """
-    later: list[tuple[Var, tuple[int, ...], int, Dim]] = []
-    first: set[DimVar] = set()
-    for param in params:
-        stack: list[tuple[Type, tuple[int, ...]]] = [(type_of(param), ())]
-        while stack:
-            type_, path = stack.pop()
-            if isinstance(type_, TupleType):
-                stack.extend((f, (*path, i)) for i, f in reversed(list(enumerate(type_.fields))))
-            elif isinstance(type_, TensorType):
-                for axis, dim in enumerate(type_.shape):
-                    if isinstance(dim, DimVar) and dim not in first and dim not in fe.dims.known:
-                        first.add(dim)
-                    elif closure or not isinstance(dim, int):
-                        later.append((param, path, axis, dim))
+    later = [
+        entry
+        for entry in entry_dims(params, fe.dims.known)
+        if not entry.binds and (closure or not isinstance(entry.dim, int))
+    ]
     # A dim that is only compared is needed too.
-    fe.live.needed.update(v for _, _, _, dim in later for v in dims.free_vars(dim))
+    fe.live.needed.update(v for entry in later for v in dims.free_vars(entry.dim))
     for param in params:
         fe.bind_dims(param)
-    for param, path, axis, dim in later:
-        where = "".join(f".{i}" for i in path)
+    for entry in later:
+        param, dim = entry.param, entry.dim
         span = param.span or fe.fn.span
         note = fe.program.note(
-            f"parameter %{param.name_hint}{where} of @{fe.name}, axis {axis}{_named(dim)}", span
+            f"parameter {entry.place} of @{fe.name}, axis {entry.axis}{named(dim)}", span
         )
         fe.code.at(span)
         register = fe.temp(True)
-        fe.code.emit("DimOf", register, fe.field_at(param, path), axis)
+        fe.code.emit("DimOf", register, fe.field_at(param, entry.path), entry.axis)
         _check_dim(fe, register | INT_BIT, dim, note)
 
 
@@ -131,25 +122,6 @@ def _axis(fe: FunctionEmitter, operand: Var, path: tuple[int, ...], axis: int, d
     register = fe.temp(True)
     fe.code.emit("DimOf", register, fe.field_at(operand, path), axis)
     return register | INT_BIT
-
-
-def _one_at_most(dim: Dim) -> bool:
-    """Whether a dim is 1 or min(1, something): see require_nonempty."""
-    return dim == 1 or (isinstance(dim, DimOp) and dim.op == "min" and 1 in dim.args)
-
-
-def _named(dim: Dim) -> str:
-    """How a message names a dim: " (?n + 1)", nothing for a size or for an unknown without a name."""
-    if isinstance(dim, DimOp) and len(dim.args) == 2:
-        first, second = dim.args
-        if dim.op == "max" and any(_one_at_most(a) for a in dim.args):
-            return " (which must not be empty)"
-        divided = isinstance(second, DimOp) and second.op == "floordiv" and second.args[1] == first
-        if dim.op == "mul" and divided:
-            return f" (which must be a multiple of {first})"
-    if isinstance(dim, int) or any(v.name is None for v in dims.free_vars(dim)):
-        return ""
-    return f" ({dim_text(dim)})"
 
 
 def _check_dim(fe: FunctionEmitter, actual: int, expected: Dim, note: int) -> None:

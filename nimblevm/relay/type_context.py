@@ -66,6 +66,17 @@ class Narrowing:
     binds: bool
 
 
+def must_check_broadcast(dim: Dim, out: Dim) -> bool:
+    """Whether an axis of an operand may be neither 1 nor the result's `out`. Parts of a bcast are
+    checked where it is computed.
+    """
+    if dim is out or (isinstance(dim, int) and dim == 1) or dims.compare(dim, out):
+        return False
+    return not (isinstance(out, DimExpr) and dims.bcast(dim, out) is out) or (
+        dims.compare(out, 1) is False
+    )
+
+
 class InferContext:
     """Implements op.registry.TypeContext. One object serves many calls: `enter` points it at the
     next.
@@ -150,20 +161,9 @@ class InferContext:
             result.append(current)
         shape_out = tuple(result)
         for arg, shape in shapes:
-            if any(self._must_check(d, shape_out[i - len(shape)]) for i, d in enumerate(shape)):
+            if any(must_check_broadcast(d, shape_out[i - len(shape)]) for i, d in enumerate(shape)):
                 self.undecided(Demand(arg, shape=shape_out[rank - len(shape) :]))
         return shape_out
-
-    @staticmethod
-    def _must_check(dim: Dim, out: Dim) -> bool:
-        """Whether an axis may be neither 1 nor `out`. Parts of a bcast are checked where it is
-        computed.
-        """
-        if dim is out or (isinstance(dim, int) and dim == 1) or dims.compare(dim, out):
-            return False
-        return not (isinstance(out, DimExpr) and dims.bcast(dim, out) is out) or (
-            dims.compare(out, 1) is False
-        )
 
     def fresh_dim(self, name: str | None = None) -> Dim:
         """A new unknown, for a result whose size depends on data."""
@@ -375,5 +375,5 @@ def instantiate(signature: FuncType, arg_types: Sequence[Type]) -> Instance:
 
 __all__ = [
     "Arg", "Demand", "DimFacts", "InferContext", "Instance", "Narrowing", "RecordingContext",
-    "demands", "instantiate", "narrowing", "result_over_axes",
+    "demands", "instantiate", "must_check_broadcast", "narrowing", "result_over_axes",
 ]  # fmt: skip

@@ -358,7 +358,7 @@ RULES: dict[str, Rule] = {
     "narrowing_argument": Rule(
         f"def @f(%x: {THREE}) -> {THREE} {{ tanh(%x) }}\ndef @main(%x: {N}) {{ @f(%x) }}",
         good=(((3,),),),
-        bad=(Bad(((4,),), "parameter %x of f, axis 0", 3, 3, 4), Bad(((0,),), "parameter %x of f", 3, 3, 0)),
+        bad=(Bad(((4,),), "parameter %x of @f, axis 0", 3, 3, 4), Bad(((0,),), "parameter %x of @f", 3, 3, 0)),
     ),
     "narrowing_result": Rule(
         f"def @f(%x: {N}) -> {THREE} {{ tanh(%x) }}\ndef @main(%x: {N}) {{ @f(%x) }}",

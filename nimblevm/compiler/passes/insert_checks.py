@@ -166,7 +166,7 @@ class _Checker(Rewriter):
                 return self._match(new)
             case Let():
                 where = f"%{new.var.name_hint} in @{self.name}"
-                value = self.narrow(new.value, type_of(new.var), where)
+                value = self.narrow(new.value, type_of(new.var), where, new.var.span or new.span)
                 return new if value is new.value else with_children(new, (value, new.body))
             case Function():
                 return self.result(new, f"result of a function in @{self.name}")
@@ -241,8 +241,10 @@ class _Checker(Rewriter):
 
     # --- flows ----------------------------------------------------------------------------------
 
-    def narrow(self, value: Expr, expected: Type, where: str) -> Expr:
-        """`value`, with a check if it may not have type `expected`."""
+    def narrow(self, value: Expr, expected: Type, where: str, span: Span | None) -> Expr:
+        """`value`, with a check if it may not have type `expected`. `span`: the place for a variable,
+        whose own is that of its definition.
+        """
         if isinstance(value, Function | GlobalVar | Constructor | Op):
             return value
         actual = type_of(value)
@@ -256,19 +258,22 @@ class _Checker(Rewriter):
                     newly.add(q)
                 elif not compare(p, q):
                     fits = False
-        return value if fits else match_type(value, expected, where, value.span)
+        if fits:
+            return value
+        at = (span or value.span) if isinstance(value, Leaf) else value.span
+        return match_type(value, expected, where, at)
 
     def result(self, function: Function, where: str) -> Function:
         """A function whose body delivers its result type."""
         expected = function.ret_type
         if expected is None or function.body.checked_type is expected:
             return function
-        body = self._narrow_ends(function.body, expected, where)
+        body = self._narrow_ends(function.body, expected, where, function.span)
         return function if body is function.body else dataclasses.replace(function, body=body)
 
-    def _narrow_ends(self, root: Expr, expected: Type, where: str) -> Expr:
+    def _narrow_ends(self, root: Expr, expected: Type, where: str, span: Span | None) -> Expr:
         """`narrow` at the ends of lets, ifs and matches."""
-        if self.narrow(root, expected, where) is root:
+        if self.narrow(root, expected, where, span) is root:
             return root
         done: dict[Expr, Expr] = {}
         stack: list[tuple[Expr, bool]] = [(root, False)]
@@ -276,9 +281,9 @@ class _Checker(Rewriter):
             node, ready = stack.pop()
             if node in done:
                 continue
-            ends = _ends(node)
+            ends = tail_parts(node)
             if not ends:
-                done[node] = self.narrow(node, expected, where)
+                done[node] = self.narrow(node, expected, where, span)
             elif not ready:
                 stack.append((node, True))
                 stack.extend((e, False) for e in ends)
@@ -293,10 +298,16 @@ class _Checker(Rewriter):
         callee = self._callee(call.op)
         if callee is None:
             return self._extracted(call, "result of the closure")
-        name = call.op.name_hint if isinstance(call.op, GlobalVar | Var) else "the function"
+        match call.op:
+            case GlobalVar(name_hint=hint):
+                name = f"@{hint}"
+            case Var(name_hint=hint):
+                name = f"%{hint}"
+            case _:
+                name = "the function"
         args = tuple(
             [
-                self._argument(a, type_of(p), f"parameter %{p.name_hint} of {name}")
+                self._argument(a, type_of(p), f"parameter %{p.name_hint} of {name}", call.span)
                 for a, p in zip(call.args, callee.params, strict=True)
             ]
         )
@@ -321,7 +332,7 @@ class _Checker(Rewriter):
             self.known.get(op) if isinstance(op, Var) else op if isinstance(op, Function) else None
         )
 
-    def _argument(self, arg: Expr, wanted: Type, where: str) -> Expr:
+    def _argument(self, arg: Expr, wanted: Type, where: str, span: Span | None) -> Expr:
         """Static dims of a known callee's parameter are the caller's to check."""
         if isinstance(arg, GlobalVar | Constructor | Op):
             return arg  # functions have no dims of their own
@@ -341,7 +352,8 @@ class _Checker(Rewriter):
         if not changed:
             return arg
         target = map_tensors(actual, lambda t: changed.get(t, t))
-        return match_type(arg, target, where, arg.span)
+        at = (span or arg.span) if isinstance(arg, Leaf) else arg.span
+        return match_type(arg, target, where, at)
 
     # --- operators ------------------------------------------------------------------------------
 
@@ -419,7 +431,8 @@ def with_type(node: Expr, type_: Type) -> Expr:
     return dataclasses.replace(node, checked_type=type_)
 
 
-def _ends(node: Expr) -> tuple[Expr, ...]:
+def tail_parts(node: Expr) -> tuple[Expr, ...]:
+    """The parts whose value is the node's own."""
     match node:
         case Let():
             return (node.body,)
