@@ -33,6 +33,8 @@ from nimblevm.relay.well_formed import check_well_formed
 from nimblevm.vm.vm import VirtualMachine
 
 Array = npt.NDArray[Any]
+Progress = Callable[[str, int, int], None]
+"""(name of a stage that begins, stages done, all stages)"""
 VERSION = "0.1.0"
 
 
@@ -48,6 +50,7 @@ def compile(
     verify: bool = False,
     entry_points: Iterable[str] | None = None,
     on_pass: Callable[[str, float], None] | None = None,
+    progress: Progress | None = None,
 ) -> Executable:
     """Compile a module (or one function, which becomes `main`) and load the result.
 
@@ -61,12 +64,13 @@ def compile(
     plan_memory  let tensors of disjoint lifetimes share storage
     verify       check the module after every pass (slow)
     on_pass      called with a pass's name and its seconds
+    progress     called when a stage begins: its name, how many of all stages are done, how many there are
 
     Raises RelayTypeError, WellFormedError, CompileError.
     """
     data = compile_to_bytes(
         mod, params, target, passes_off=passes_off, unbox=unbox, native=native, plan_memory=plan_memory,
-        verify=verify, entry_points=entry_points, on_pass=on_pass,
+        verify=verify, entry_points=entry_points, on_pass=on_pass, progress=progress,
     )  # fmt: skip
     return Executable.from_bytes(data, native=native)
 
@@ -83,13 +87,18 @@ def compile_to_bytes(
     verify: bool = False,
     entry_points: Iterable[str] | None = None,
     on_pass: Callable[[str, float], None] | None = None,
+    progress: Progress | None = None,
 ) -> bytes:
     """As `compile`, but gives the file's bytes and loads nothing (so that it works for other machines)."""
     off = {passes_off} if isinstance(passes_off, str) else set(passes_off)
     if not plan_memory:
         off.add("plan_memory")
-    ctx = PassContext(frozenset(off), verify, unbox, evaluate_call, on_pass, KernelCache(unbox))
+    stage = _stages(progress)
+    ctx = PassContext(
+        frozenset(off), verify, unbox, evaluate_call, on_pass, stage, KernelCache(unbox)
+    )
     mod = _module(mod)
+    stage("infer_type")
     with gc_paused():
         if params:
             mod = bind_params(mod, params)
@@ -102,7 +111,8 @@ def compile_to_bytes(
         mod = remove_unused(mod, entry_points)
         check_ranks(mod)
         mod = PIPELINE(mod, ctx)
-        builder = _native_builder(target) if native else None
+        stage("emit")
+        builder = _native_builder(target, stage) if native else None
         record = emit(mod, unbox, {"nimblevm": VERSION}, builder, ctx.kernels)
         return serialize(record)
 
@@ -120,10 +130,25 @@ def _module(mod: IRModule | Function) -> IRModule:
     )
 
 
-def _native_builder(target: str) -> KernelBuilder:
+def _stages(progress: Progress | None) -> Callable[[str], None]:
+    """Tells `progress` which stage begins; passes that run again count once."""
+    names = ("infer_type", *PIPELINE.order(), "emit", "machine code")
+    done = 0
+
+    def begin(name: str) -> None:
+        nonlocal done
+        done = max(done, names.index(name))
+        if progress is not None:
+            progress(name, done, len(names))
+
+    return begin
+
+
+def _native_builder(target: str, stage: Callable[[str], None]) -> KernelBuilder:
     """Compiles the kernels of a program into a native section."""
 
     def build(kernels: KernelTable, builder: ProgramBuilder) -> Mapping[str, int]:
+        stage("machine code")
         entries = kernels.generated()
         code = llvm.build([e.lowered.kernel for e in entries], target)
         if code is None:
@@ -204,4 +229,4 @@ def evaluate_call(call: Call, values: tuple[Any, ...]) -> Any:
         return np.array(result.numpy())
 
 
-__all__ = ["bind_params", "compile", "compile_to_bytes", "evaluate_call"]
+__all__ = ["Progress", "bind_params", "compile", "compile_to_bytes", "evaluate_call"]

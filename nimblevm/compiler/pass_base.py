@@ -37,6 +37,7 @@ class PassContext:
     kernels     kernels lowered so far (a cache by structure, not a state that passes talk through)
     evaluate    runs one operator at compile time; None: fold_constant does nothing
     on_pass     called with a pass's name and its time in seconds
+    on_start    called with a pass's name before it runs
     """
 
     passes_off: frozenset[str] = frozenset()
@@ -44,6 +45,7 @@ class PassContext:
     unbox: bool = True
     evaluate: Evaluator | None = None
     on_pass: Callable[[str, float], None] | None = None
+    on_start: Callable[[str], None] | None = None
     kernels: KernelCache = field(default_factory=KernelCache)
 
 
@@ -65,6 +67,8 @@ class Pass:
                     f"pass {self.name} can't be turned off: the program's meaning needs it"
                 )
             return mod
+        if ctx.on_start is not None:
+            ctx.on_start(self.name)
         start = time.perf_counter()
         result = self.run(mod, ctx)
         if ctx.on_pass is not None:
@@ -100,11 +104,16 @@ class Sequential:
             mod = step(mod, ctx)
         return mod
 
-    def names(self) -> frozenset[str]:
-        found: set[str] = set()
+    def order(self) -> tuple[str, ...]:
+        """The names of the passes in the order in which they first run."""
+        found: dict[str, None] = {}
         for step in self.passes:
-            found.update((step.name,) if isinstance(step, Pass) else step.names())
-        return frozenset(found)
+            names = (step.name,) if isinstance(step, Pass) else [p.name for p in step.passes]
+            found.update(dict.fromkeys(names))
+        return tuple(found)
+
+    def names(self) -> frozenset[str]:
+        return frozenset(self.order())
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +133,3 @@ class FixedPoint:
             if before == dict(mod.functions):
                 break
         return mod
-
-    def names(self) -> frozenset[str]:
-        return frozenset(step.name for step in self.passes)
