@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from nimblevm.bytecode.types import Type
 from nimblevm.errors import InvalidInput
 
 
@@ -17,6 +18,7 @@ class Constructor:
     adt       name of its type, "List"
     tag       position in its type
     fields    field types as text, for messages
+    types     field types as records; their type variables are those of the data type
     """
 
     index: int
@@ -24,6 +26,7 @@ class Constructor:
     adt: str
     tag: int
     fields: tuple[str, ...]
+    types: tuple[Type, ...] = field(default=(), compare=False)
 
     def __call__(self, *fields: Any) -> ADTValue:
         """A value; fields may be anything that run() takes. Their types are checked when the value enters a VM.

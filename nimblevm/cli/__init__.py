@@ -1,4 +1,4 @@
-"""The command line: `nimblevm compile | run | inspect | disasm`. Needs the extra `cli` (typer, rich)."""
+"""The command line: `nimblevm --help`. Needs the extra `cli` (typer, rich); `bench` needs more, which it names."""
 
 from __future__ import annotations
 
@@ -20,4 +20,6 @@ def main() -> int:
             file=sys.stderr,
         )
         return 2
+    except KeyboardInterrupt:
+        return 130
     return run_app()

@@ -1,61 +1,91 @@
-"""Commands. Each is a thin layer over the public API; the compiler is loaded by `compile` alone."""
+"""The application: its commands, and what becomes of errors. Each command is a file of its own, a thin layer over the
+public API; `run`, `inspect` and `disasm` load no compiler.
+"""
 
 from __future__ import annotations
 
-import time
+import sys
 import warnings
-import zipfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Annotated, Any, TextIO
+from collections.abc import Callable
+from typing import Annotated, TextIO
 
-import numpy as np
 import typer
-from rich.console import Console
-from rich.table import Column, Table
-from rich.text import Text
 
 import nimblevm as nvm
+from nimblevm.cli import console
 from nimblevm.cli.bench import bench
+from nimblevm.cli.check import check
+from nimblevm.cli.compile import compile_
+from nimblevm.cli.disasm import disasm
+from nimblevm.cli.inspect import inspect
+from nimblevm.cli.run import run
 
 _HELP = """Compile dynamic Relay programs to one .nvm file; run and inspect such files.
 
+\b
 A first session:
+  nimblevm check model.rly                         which sizes are known, which are checked at run time
+  nimblevm compile model.rly --params weights.npz  writes model.nvm
+  nimblevm inspect model.nvm                       which inputs main wants, what is in the file
+  nimblevm run model.nvm x=x.npy steps=3 -o results.npz
 
-    nimblevm compile model.rly --params weights.npz    (writes model.nvm)
-
-    nimblevm inspect model.nvm    (says which inputs main wants)
-
-    nimblevm run model.nvm x=x.npy steps=3 -o results.npz
-
-NAME --help explains one command. Errors end with exit code 2.
+`nimblevm COMMAND --help` explains one command, with examples. Every error is one paragraph on stderr and exit code 2.
 """
 
-app = typer.Typer(
-    add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=_HELP
-)
-_out = Console()
-_err = Console(stderr=True)
+# name -> function; a new command is one line here.
+COMMANDS: dict[str, Callable[..., None]] = {
+    "compile": compile_,
+    "run": run,
+    "check": check,
+    "inspect": inspect,
+    "disasm": disasm,
+    "bench": bench,
+}
 
-ExecutableFile = Annotated[Path, typer.Argument(metavar="FILE", help="executable (.nvm)")]
+app = typer.Typer(
+    add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help=_HELP
+)
+for _name, _function in COMMANDS.items():
+    app.command(_name)(_function)
+
+# typer does not export the base of its own errors, which is click's or a copy of click's.
+_UsageError = next(c for c in typer.BadParameter.__mro__[::-1] if hasattr(c, "format_message"))
+_INTERRUPTED = 130
 
 
 def run_app() -> int:
-    """Run the command line; an error of the user becomes one paragraph and exit code 2."""
+    """Run the command line of sys.argv; the exit code. An error of the user becomes one paragraph and exit code 2."""
     warnings.showwarning = _show_warning
     try:
-        app(
-            prog_name="nimblevm"
-        )  # ends with SystemExit; errors in the command line itself are shown by typer, code 2
-    except (nvm.NimbleError, OSError) as error:
-        text = str(error)
-        if isinstance(error, OSError) and error.filename is not None:
-            text = f"{error.filename}: {error.strerror}"
-        _err.print(f"[bold red]error:[/] {type(error).__name__}:", highlight=False, end=" ")
-        _err.print(text, markup=False, highlight=False, soft_wrap=True)
+        code = app(
+            args=sys.argv[1:] or ["--help"], prog_name="nimblevm", standalone_mode=False
+        )  # None, or the code of typer.Exit
+    except (KeyboardInterrupt, typer.Abort):
+        code = _INTERRUPTED
+    except Exception as error:
+        text = _explained(error)
+        if text is None:
+            raise
+        console.complain("error", text)
         return 2
-    return 0
+    if code == _INTERRUPTED:
+        console.complain("error", "interrupted")
+    return code if isinstance(code, int) else 0
+
+
+def _explained(error: Exception) -> str | None:
+    """What to tell a user; None for an error that is nimblevm's own."""
+    if isinstance(error, _UsageError):
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context is not None else "nimblevm"
+        return f"{error.format_message().rstrip('.')}. `{command} --help` explains."  # type: ignore[attr-defined]
+    if isinstance(error, console.Mistake):
+        return str(error)
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, nvm.NimbleError | OSError):
+        return f"{type(error).__name__}: {error}"
+    return None
 
 
 def _show_warning(
@@ -66,191 +96,22 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    _err.print(f"[bold yellow]warning:[/] {message}", highlight=False, soft_wrap=True)
+    console.complain("warning", str(message), "bold yellow")
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        _out.print(f"nimblevm {nvm.__version__}", highlight=False)
+        console.say(f"nimblevm {nvm.__version__}")
         raise typer.Exit()
 
 
 @app.callback()
 def common(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     pass
 
 
-@app.command("compile")
-def compile_(
-    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="Relay text (.rly)")],
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="file to write; default: SOURCE with .nvm"),
-    ] = None,
-    params: Annotated[
-        Path | None, typer.Option(help=".npz of weights, bound to parameters of main by name")
-    ] = None,
-    target: Annotated[
-        str,
-        typer.Option(
-            help='"native" (this machine), a level such as x86-64-v3 or aarch64, or "none": '
-            "no machine code"
-        ),
-    ] = "native",
-) -> None:
-    """Compile Relay text to an executable file."""
-    weights = _weights(params) if params is not None else {}
-    start = time.perf_counter()
-    try:
-        text = source.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise typer.BadParameter(f"{source} is no text; expected a Relay program") from None
-    mod = nvm.relay.parse(text, source_name=str(source))
-    path = output or source.with_suffix(".nvm")
-    nvm.compile(mod, params=weights, target=target).save(path)
-    took = time.perf_counter() - start
-    _out.print(
-        f"wrote {path} ({path.stat().st_size} bytes) in {took:.2f} s",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
-
-
-@app.command()
-def run(
-    file: ExecutableFile,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="NAME=VALUE",
-            help="one for each parameter: NAME=FILE.npy, or NAME=NUMBER for a scalar",
-        ),
-    ] = None,
-    function: Annotated[str, typer.Option(help="function to call")] = "main",
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="write tensor results to this .npz"),
-    ] = None,
-    native: Annotated[
-        bool,
-        typer.Option("--native/--no-native", help="--no-native: never run machine code of FILE"),
-    ] = True,
-    threads: Annotated[int, typer.Option(min=1, help="the most threads that kernels may use")] = 1,
-    device: Annotated[str, typer.Option(help="backend that runs the kernels")] = "cpu",
-) -> None:
-    """Run a function of an executable on .npy inputs and numbers."""
-    named = dict(_input(text) for text in inputs or [])
-    with nvm.load(file, native=native) as exe:
-        with nvm.VirtualMachine(exe, device=device, threads=threads) as vm:
-            start = time.perf_counter()
-            result = vm.invoke(function, **named)
-            took = time.perf_counter() - start
-    flat = result if isinstance(result, tuple) else (result,)
-    for i, value in enumerate(flat):
-        _out.print(f"result {i}: {value!r}", markup=False, highlight=False)
-    _out.print(f"{took * 1e6:.0f} us", highlight=False)
-    if output is not None:
-        arrays = {f"result{i}": v.numpy() for i, v in enumerate(flat) if isinstance(v, nvm.Tensor)}
-        np.savez(output, **arrays)  # type: ignore[arg-type]
-
-
-@contextmanager
-def _numpy_file(path: Path | str, what: str) -> Iterator[Any]:
-    """What numpy loads from a file; BadParameter if it is no numpy file."""
-    try:
-        loaded = np.load(path)
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise typer.BadParameter(f"{path}: expected {what} ({error})") from None
-    try:
-        yield loaded
-    finally:
-        if hasattr(loaded, "close"):
-            loaded.close()
-
-
-def _weights(path: Path) -> dict[str, Any]:
-    with _numpy_file(path, "an .npz file of weights") as file:
-        if not hasattr(file, "files"):
-            raise typer.BadParameter(
-                f"{path}: expected an .npz file of weights by name, got one array"
-            )
-        return {name: file[name] for name in file.files}
-
-
-def _input(text: str) -> tuple[str, Any]:
-    name, separator, value = text.partition("=")
-    if not separator:
-        raise typer.BadParameter(f"{text!r}: write NAME=FILE.npy or NAME=NUMBER")
-    name = name.removeprefix("%")
-    if value.endswith(".npy"):
-        with _numpy_file(value, "a .npy file") as array:
-            return name, array
-    if value in ("true", "false"):
-        return name, value == "true"
-    for number in (int, float):
-        try:
-            return name, number(value)
-        except ValueError:
-            pass
-    raise typer.BadParameter(f"{text!r}: {value!r} is neither a .npy file nor a number")
-
-
-@app.command()
-def inspect(
-    file: ExecutableFile,
-    every: Annotated[
-        bool, typer.Option("--all", help="also functions that the compiler made (marked)")
-    ] = False,
-) -> None:
-    """Show signatures, dims bound and checked, kernels and sections of an executable."""
-    with nvm.load(file) as exe:
-        shown = [f for f in exe.functions.values() if every or f.public]
-        rows = [
-            (
-                f"@{f.name}" + ("" if f.public else "\n(internal)"),
-                "\n".join(f"%{p.name}: {p.text}" for p in f.params),
-                f.result_text,
-                "\n".join(f"?{d.name}" + (f" from %{d.param}" if d.param else "") for d in f.dims),
-                "\n".join(f.checked),
-            )
-            for f in shown
-        ]
-        _table(("function", "parameters", "result", "dims", "checked at entry"), rows)
-        hidden = len(exe.functions) - len(shown)
-        if hidden:
-            _out.print(f"{hidden} internal functions not shown (--all)", highlight=False)
-        constructors = exe.constructors[1:]  # the first is the tuple
-        rows_of_types = [(f"{c.adt}.{c.name}", f"({', '.join(c.fields)})") for c in constructors]
-        _table(("constructor", "fields"), rows_of_types)
-        kernels = [(k.name, k.kind, "yes" if k.native else "no") for k in exe.kernels]
-        _table(("kernel", "kind", "machine code"), kernels)
-        _table(
-            ("section", "bytes", "target"), [(s.kind, str(s.size), s.target) for s in exe.sections]
-        )
-        _table(("producer", "version"), list(exe.producer.items()))
-
-
-def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """A table if it has rows. Cells are plain: rich would take the brackets of types for markup."""
-    if rows:
-        table = Table(*(Column(name, overflow="fold") for name in columns))
-        for row in rows:
-            table.add_row(*map(Text, row))
-        _out.print(table)
-
-
-@app.command()
-def disasm(file: ExecutableFile) -> None:
-    """Print the instructions of an executable, with source places."""
-    with nvm.load(file) as exe:
-        _out.print(exe.disassemble(), markup=False, highlight=False, soft_wrap=True)
-
-
-app.command()(bench)
-
-__all__ = ["app", "run_app"]
+__all__ = ["COMMANDS", "app", "run_app"]

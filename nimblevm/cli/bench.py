@@ -38,6 +38,11 @@ def bench(
 
     Results are compared before anything is timed. The table gives medians, the ratio to the fastest peer with a 95 %
     interval, and a verdict against the row's target; docs/benchmarks.md says how to read it.
+
+    \b
+    Examples:
+      nimblevm bench --list
+      nimblevm bench --quick lstm
     """
     try:
         from nimblevm.bench import run  # noqa: PLC0415 - optional extra

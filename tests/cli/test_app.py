@@ -1,4 +1,4 @@
-"""The command line as a user sees it: what it prints, and one paragraph and exit code 2 for mistakes."""
+"""What holds for all commands: help, versions, missing extras, and one paragraph and exit code 2 for each mistake."""
 
 from __future__ import annotations
 
@@ -7,114 +7,132 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from nimblevm.cli import app as cli
-
-PROGRAM = """#[version = "0.0.5"]
-def @main(%x: Tensor[(?n, 4), float32], %y: Tensor[(?n, 3), float32], %w: Tensor[(3, 4), float32], %k: int32)
-    -> Tensor[(?n, 3), float32] {
-  let %loop = fn (%i: int32, %acc: Tensor[(?n, 3), float32]) -> Tensor[(?n, 3), float32] {
-    if (less(%i, %k)) { %loop(%i + 1, tanh(add(%acc, nn.dense(%x, %w)))) } else { %acc }
-  };
-  %loop(0, %y)
-}
-"""
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    Path("model.rly").write_text(PROGRAM)
-    np.savez("weights.npz", w=np.ones((3, 4), np.float32))
-    np.save("x.npy", np.ones((2, 4), np.float32))
-    np.save("y.npy", np.zeros((2, 3), np.float32))
-    np.save("bad.npy", np.zeros((2, 5), np.float32))
-    return tmp_path
-
-
-def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    """The exit code of `nimblevm arguments`."""
-    monkeypatch.setattr(sys, "argv", ["nimblevm", *arguments])
-    monkeypatch.setattr("warnings.showwarning", None)  # restored behind the test
-    for console in ("_out", "_err"):
-        stream = sys.stdout if console == "_out" else sys.stderr
-        monkeypatch.setattr(cli, console, cli.Console(file=stream, width=200))
-    try:
-        return cli.run_app()
-    except SystemExit as end:
-        return int(end.code or 0)
-
-
-def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = ("compile", "model.rly", "--params", "weights.npz", "--target", "none")
-    assert call(monkeypatch, *arguments) == 0
-
-
-def test_session(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    compiled(monkeypatch)
-    assert "wrote model.nvm" in capsys.readouterr().out
-    arguments = ("run", "model.nvm", "x=x.npy", "%y=y.npy", "k=3", "-o", "out.npz")
-    assert call(monkeypatch, *arguments) == 0
-    assert "shape=(2, 3)" in capsys.readouterr().out
-    with np.load("out.npz") as out:
-        assert out["result0"].shape == (2, 3)
-    assert call(monkeypatch, "disasm", "model.nvm") == 0
-    assert ".func @main public" in capsys.readouterr().out
-
-
-def test_inspect_says_what_is_checked(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    compiled(monkeypatch)
-    assert call(monkeypatch, "inspect", "model.nvm") == 0
-    out = capsys.readouterr().out
-    for text in ("%x: Tensor[(?n, 4), float32]", "?n from %x", "%x axis 1 = 4", "%y axis 0 = ?n"):
-        assert text in out
-    assert "main_loop" not in out
-    assert "1 internal functions not shown (--all)" in out
-    assert call(monkeypatch, "inspect", "model.nvm", "--all") == 0
-    out = capsys.readouterr().out
-    assert "main_loop" in out
-    assert "(internal)" in out
-
+import nimblevm as nvm
+from nimblevm.cli import app
+from tests.cli.conftest import Cli
 
 MISTAKES = {
-    "missing argument": (("run", "model.nvm", "x=x.npy"), "missing argument for %y, %k"),
-    "wrong dim": (("run", "model.nvm", "x=bad.npy", "y=y.npy", "k=1"), "axis 1: expected 4, got 5"),
-    "no such input": (("run", "model.nvm", "x=none.npy"), "none.npy: No such file"),
-    "no value": (("run", "model.nvm", "x"), "write NAME=FILE.npy or NAME=NUMBER"),
-    "no number": (("run", "model.nvm", "k=abc"), "neither a .npy file nor a number"),
-    "no such file": (("run", "none.nvm"), "No such file"),
-    "no executable": (("inspect", "x.npy"), "no nimblevm executable"),
-    "no function": (("run", "model.nvm", "--function", "f"), "the executable has @main"),
-    "no threads": (("run", "model.nvm", "--threads", "0"), "--threads"),
-    "no device": (("run", "model.nvm", "--device", "abacus"), "abacus"),
-    "no source": (("compile", "none.rly"), "No such file"),
-    "no text": (("compile", "weights.npz"), "is no text"),
-    "target": (("compile", "model.rly", "--target", "z80"), "unknown target 'z80'"),
-    "params": (("compile", "model.rly", "--params", "x.npy"), "expected an .npz file"),
-    "params text": (("compile", "model.rly", "--params", "model.rly"), "expected an .npz file"),
-    "no folder": (("compile", "model.rly", "--target", "none", "-o", "no/m.nvm"), "no/m.nvm"),
-    "command": (("frobnicate",), "frobnicate"),
-}
+    "no command": (("frobnicate",), "No such command 'frobnicate'. `nimblevm --help` explains."),
+    "no option": (("disasm", "--fast", "model.nvm"), "No such option: --fast"),
+    "missing argument": (("compile",), "Missing argument 'SOURCE'. `nimblevm compile --help` explains."),
+    "disasm: no file": (("disasm", "none.nvm"), "none.nvm: No such file or directory"),
+    "inspect: no executable": (("inspect", "x.npy"), "no nimblevm executable"),
+    "inspect: a folder": (("inspect", "."), "error: "),
+    "compile: no source": (("compile", "none.rly"), "none.rly: No such file or directory"),
+    "compile: no text": (("compile", "weights.npz"), "weights.npz is no text; expected a Relay program"),
+    "compile: an executable": (("compile", "model.nvm"), "model.nvm would be overwritten"),
+    "compile: no Relay": (("compile", "list.json"), "list.json:1:1"),
+    "compile: target": (("compile", "model.rly", "--target", "z80"), "unknown target 'z80'"),
+    "compile: one array": (("compile", "model.rly", "--params", "x.npy"), "expected an .npz file of weights by name"),
+    "compile: no archive": (("compile", "model.rly", "--params", "model.rly"), "expected an .npz file"),
+    "compile: no parameter": (("compile", "model.rly", "--params", "one.npz"), "params names a, but @main has"),
+    "compile: no folder": (("compile", "model.rly", "--target", "none", "-o", "no/m.nvm"), "no/m.nvm"),
+    "check: no function": (("check", "model.rly", "--function", "f"), "no function @f; there are @main"),
+    "check: no function of a file": (("check", "model.nvm", "--function", "f"), "no function @f; there are @main"),
+    "check: no kind": (("check", "model.rly", "--only", "odd"), "'odd' is not one of"),
+    "check: values of a file": (("check", "model.nvm", "--values"), "--values needs the program's text"),
+    "check: no text": (("check", "x.npy"), "x.npy is no text"),
+    "run: missing input": (("run", "model.nvm", "x=x.npy"), "missing argument for %y, %k"),
+    "run: wrong dim": (("run", "model.nvm", "x=bad.npy", "y=y.npy", "k=1"), "axis 1: expected 4, got 5"),
+    "run: no such input": (("run", "model.nvm", "x=none.npy"), "none.npy: No such file"),
+    "run: no value": (("run", "model.nvm", "x"), "'x': write NAME=FILE.npy"),
+    "run: no number": (("run", "model.nvm", "k=abc"), "neither a file, a number nor JSON"),
+    "run: number for a tensor": (("run", "model.nvm", "x=1", "y=y.npy", "k=1"), "%x"),
+    "run: no parameter": (("run", "model.nvm", "z=1"), "@main has no parameter %z; it has %x: Tensor[(?n, 4), float32]"),
+    "run: twice": (("run", "model.nvm", "k=1", "%k=2"), "parameter %k is given twice"),
+    "run: no .npz": (("run", "model.nvm", "none.npz"), "none.npz: No such file"),
+    "run: extra array": (("run", "model.nvm", "extra.npz"), "extra.npz: @main has no parameter %zz"),
+    "run: which array": (("run", "model.nvm", "k=xy.npz"), "xy.npz has 2 arrays; it has x, y: write xy.npz:x"),
+    "run: no array": (("run", "model.nvm", "k=xy.npz:z"), "xy.npz has no array 'z'; it has x, y"),
+    "run: broken JSON": (("run", "model.nvm", "broken.json"), "broken.json: no JSON: line 2, column 3: expected a value"),
+    "run: broken literal": (("run", "model.nvm", "x=[[1, 2"), "no JSON: line 1, column 7: expected , or ]"),
+    "run: no object": (("run", "model.nvm", "list.json"), "expected an object of parameters by name"),
+    "run: no text": (("run", "model.nvm", "x=model.json"), "model.json: No such file"),
+    "run: ragged": (("run", "model.nvm", "x=[[1, 2, 3, 4], [1]]"), "ragged array: next to an array of 4 stands one of 1"),
+    "run: no function": (("run", "model.nvm", "--function", "f"), "the executable has @main"),
+    "run: no threads": (("run", "model.nvm", "--threads", "0"), "'--threads'"),
+    "run: no device": (("run", "model.nvm", "xy.npz", "k=1", "--device", "abacus"), "abacus"),
+    "run: output": (("run", "model.nvm", "-o", "out.txt"), "must end in .npz, .npy or .json"),
+    "run: no folder": (("run", "model.nvm", "xy.npz", "k=1", "-o", "no/out.json"), "no/out.json: No such file"),
+    "run: random of unknown size": (("run", "model.nvm", "x=random"), "needs a shape: random:2x3"),
+    "run: random tree": (("run", "trees.nvm", "t=random"), "only tensors can be random, not Tree"),
+    "run: function as input": (("run", "trees.nvm", "--function", "apply", 'f="x"'), "fn (int32) -> int32 can't be written down"),
+    "run: ADT to .npz": (("run", "trees.nvm", "t=Leaf", "x=[]", "-o", "o.npz"), "holds tensors only, but the result has other values"),
+    "run: closure to .json": (("run", "trees.nvm", "--function", "closure", "x=1", "-o", "o.json"), "holds a function or a reference"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_mistake_is_one_paragraph(
-    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    compiled(monkeypatch)
-    capsys.readouterr()
+def test_mistake_is_one_paragraph(name: str, folder: Path, cli: Cli) -> None:
     arguments, expected = MISTAKES[name]
-    assert call(monkeypatch, *arguments) == 2
-    caught = capsys.readouterr()
-    assert expected in caught.err.replace("\n", " ")
-    assert "Traceback" not in caught.err
+    done = cli(*arguments)
+    assert done.code == 2
+    assert expected in done.err
+    assert done.err.startswith("error: ")
+    assert done.err.strip("\n").count("\n\n") == 0
+    assert "Traceback" not in done.err
+
+
+def test_type_errors_show_the_places(folder: Path, cli: Cli) -> None:
+    Path("wrong.rly").write_text(
+        '#[version = "0.0.5"]\ndef @main(%x: Tensor[(3), float32], %y: Tensor[(4), float32]) {\n  %x + %y\n}\n'
+    )
+    for command in ("compile", "check"):
+        done = cli(command, "wrong.rly")
+        assert done.code == 2
+        assert "wrong.rly:3:3" in done.err
+        assert "RelayTypeError" in done.err
+
+
+def test_faults_of_nimblevm_itself_are_not_hidden(folder: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    def broken(path: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(nvm, "load", broken)
+    with pytest.raises(ZeroDivisionError):
+        cli("disasm", "model.nvm")
+
+
+def test_interrupt(folder: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(nvm, "load", interrupted)
+    done = cli("disasm", "model.nvm")
+    assert done.code == 130
+    assert done.err == "error: interrupted\n"
+
+
+def test_a_reader_that_stops_is_no_error(folder: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    command = f"{sys.executable} -m nimblevm.cli disasm model.nvm | true"
+    root = str(Path(__file__).parents[2])
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=60, env={"PYTHONPATH": root, "PATH": "/usr/bin:/bin"}
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_version(cli: Cli) -> None:
+    done = cli("--version")
+    assert (done.code, done.out) == (0, f"nimblevm {nvm.__version__}\n")
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",)])
+def test_help_names_the_commands(arguments: tuple[str, ...], cli: Cli) -> None:
+    done = cli(*arguments)
+    assert done.code == 0
+    for name in (*app.COMMANDS, "--version", "A first session:", "exit code 2"):
+        assert name in done.out
+
+
+@pytest.mark.parametrize("name", app.COMMANDS)
+def test_help_of_each_command_has_an_example(name: str, cli: Cli) -> None:
+    done = cli(name, "--help")
+    assert done.code == 0
+    assert "Example" in done.out
+    assert f"  nimblevm {name} " in done.out
 
 
 @pytest.mark.parametrize("missing", ["typer", "rich"])
@@ -130,18 +148,18 @@ def test_missing_extra_is_named(missing: str) -> None:
 
 def test_the_two_extras_are_enough() -> None:
     """click is imported by some versions of typer and part of others, so it can't be relied on."""
-    roots = {
-        alias.name.partition(".")[0]
-        for node in ast.walk(ast.parse(Path(cli.__file__).read_text()))
-        if isinstance(node, ast.Import)
-        for alias in node.names
-    }
-    assert "click" not in roots
+    for file in Path(app.__file__).parent.glob("*.py"):
+        nodes = list(ast.walk(ast.parse(file.read_text())))
+        roots = {a.name.partition(".")[0] for n in nodes if isinstance(n, ast.Import) for a in n.names}  # fmt: skip
+        roots |= {(n.module or "").partition(".")[0] for n in nodes if isinstance(n, ast.ImportFrom)}  # fmt: skip
+        assert "click" not in roots
 
 
-def test_help_names_commands() -> None:
-    command = [sys.executable, "-m", "nimblevm.cli", "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0
-    for name in ("compile", "run", "inspect", "disasm", "--version", "model.rly"):
-        assert name in done.stdout
+def test_running_a_file_loads_no_compiler() -> None:
+    code = (
+        "import sys\nimport nimblevm.cli.app\n"
+        "bad = [m for m in sys.modules if m.startswith(('nimblevm.relay', 'nimblevm.compiler', 'nimblevm.kernels', 'llvmlite'))]\n"
+        "assert not bad, bad"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,75 @@
+"""Arrays in .npy and .npz files."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nimblevm.cli.console import Mistake
+
+Array = npt.NDArray[Any]
+
+
+@contextmanager
+def numpy_file(path: Path | str, what: str) -> Iterator[Any]:
+    """What numpy loads from a file (without pickles). OSError; Mistake if it is no numpy file."""
+    try:
+        loaded = np.load(path)
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise Mistake(f"{path}: expected {what} ({error})") from None
+    try:
+        yield loaded
+    finally:
+        if hasattr(loaded, "close"):
+            loaded.close()
+
+
+def split_name(text: str) -> tuple[str, str]:
+    """("file.npz", "name") of file.npz:name; the name is "" where there is none."""
+    path, separator, name = text.rpartition(".npz:")
+    return (f"{path}.npz", name) if separator else (text, "")
+
+
+def is_array_file(text: str) -> bool:
+    return split_name(text)[0].endswith((".npy", ".npz"))
+
+
+def read_array(text: str, wanted: str = "") -> Array:
+    """The array of FILE.npy, FILE.npz:NAME or FILE.npz (its only array, or the one called `wanted`)."""
+    path, name = split_name(text)
+    with numpy_file(path, f"{'an .npz' if path.endswith('.npz') else 'a .npy'} file") as file:
+        if not hasattr(file, "files"):
+            return _array(file, path)
+        names = list(file.files)
+        if not name:
+            name = wanted if wanted in names else names[0] if len(names) == 1 else ""
+        if name not in names:
+            which = f"no array {name!r}" if name else f"{len(names)} arrays"
+            example = f"{path}:{names[0]}" if names else path
+            raise Mistake(
+                f"{path} has {which}; it has {', '.join(names) or 'none'}: write {example}"
+            )
+        return _array(member(file, name, path), f"{path}:{name}")
+
+
+def member(file: Any, name: str, path: str) -> Array:
+    """One array of an opened archive. Mistake if it can't be read."""
+    try:
+        return _array(file[name], f"{path}:{name}")
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise Mistake(f"{path}:{name}: not readable ({error})") from None
+
+
+def _array(value: Any, place: str) -> Array:
+    if not isinstance(value, np.ndarray):
+        raise Mistake(f"{place}: expected an array")
+    return value
+
+
+__all__ = ["Array", "is_array_file", "member", "numpy_file", "read_array", "split_name"]

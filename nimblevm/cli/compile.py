@@ -1,0 +1,64 @@
+"""nimblevm compile"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import nimblevm as nvm
+from nimblevm.cli.arrays import numpy_file
+from nimblevm.cli.console import Mistake, progress_of, read_text, say
+
+
+def compile_(
+    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="Relay text (.rly).")],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="File to write; default: SOURCE with .nvm."),
+    ] = None,
+    params: Annotated[
+        Path | None, typer.Option(help=".npz of weights, bound to parameters of main by name.")
+    ] = None,
+    target: Annotated[
+        str,
+        typer.Option(
+            help='"native" (this machine), a level such as x86-64-v3 or aarch64, or "none": '
+            "no machine code."
+        ),
+    ] = "native",
+) -> None:
+    """Compile Relay text to an executable file.
+
+    Parameters of main that --params names become constants of the file; the others stay inputs. What the compiler
+    can't prove about sizes becomes a check at run time: see `nimblevm check`.
+
+    \b
+    Examples:
+      nimblevm compile model.rly
+      nimblevm compile model.rly --params weights.npz -o build/model.nvm
+      nimblevm compile model.rly --target x86-64-v3    for other machines
+    """
+    start = time.perf_counter()
+    weights = _weights(params) if params is not None else {}
+    path = output or source.with_suffix(".nvm")
+    if path == source:
+        raise Mistake(f"{source} would be overwritten: name the executable with -o FILE.nvm")
+    with progress_of(f"compiling {source.name}") as report:
+        report("reading", 0, 1)
+        mod = nvm.relay.parse(read_text(source), source_name=str(source))
+        nvm.compile(mod, params=weights, target=target, progress=report).save(path)
+    took = time.perf_counter() - start
+    say(f"wrote {path} ({path.stat().st_size} bytes) in {took:.2f} s")
+
+
+def _weights(path: Path) -> dict[str, Any]:
+    with numpy_file(path, "an .npz file of weights") as file:
+        if not hasattr(file, "files"):
+            raise Mistake(f"{path}: expected an .npz file of weights by name, got one array")
+        return {name: file[name] for name in file.files}
+
+
+__all__ = ["compile_"]

@@ -1,0 +1,103 @@
+"""What all commands share: the two consoles, tables, and the errors of users."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Column, Table
+from rich.text import Text
+
+out = Console()
+err = Console(stderr=True)
+
+ExecutableFile = Annotated[Path, typer.Argument(metavar="FILE", help="Executable (.nvm).")]
+
+PROGRESS_AFTER = 1.0
+"""Seconds that work may take before its progress is shown."""
+
+Report = Callable[[str, int, int], None]
+"""(name of what begins, steps done, all steps)"""
+
+
+class Mistake(Exception):
+    """Something that the user can put right; the text says what and how. Ends the command with exit code 2."""
+
+
+def say(text: str) -> None:
+    """A line of the command's result."""
+    out.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def complain(kind: str, text: str, style: str = "bold red") -> None:
+    """One paragraph on stderr: `error: text`."""
+    err.print(f"{kind}:", style=style, end=" ", highlight=False)
+    err.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str | Text]], title: str = "") -> None:
+    """A table if it has rows. Cells are plain: rich would take the brackets of types for markup."""
+    if rows:
+        heading = Text(title, "bold") if title else None
+        made = Table(
+            *(Column(name, overflow="fold") for name in columns),
+            title=heading,
+            title_justify="left",
+        )
+        for row in rows:
+            made.add_row(*(Text(c) if isinstance(c, str) else c for c in row))
+        out.print(made)
+
+
+def read_text(path: Path) -> str:
+    """The text of a source file. OSError; Mistake for a file that is no text."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        hint = "; `nimblevm inspect` shows executables" if path.suffix == ".nvm" else ""
+        raise Mistake(f"{path} is no text; expected a Relay program{hint}") from None
+
+
+@contextmanager
+def progress_of(what: str) -> Iterator[Report]:
+    """Shows a bar on a terminal's stderr, once the work in the `with` has taken PROGRESS_AFTER seconds."""
+    if not err.is_terminal:
+        yield lambda stage, done, total: None
+        return
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total}"),
+        TimeElapsedColumn(),
+    )
+    bar = Progress(*columns, console=err, transient=True)
+    task = bar.add_task(what, total=None)
+    started = time.perf_counter()
+    timer = threading.Timer(PROGRESS_AFTER, bar.start)
+    timer.daemon = True
+    timer.start()
+
+    def report(stage: str, done: int, total: int) -> None:
+        bar.update(task, description=f"{what}: {stage}", completed=done, total=total)
+
+    try:
+        yield report
+    finally:
+        timer.cancel()
+        if time.perf_counter() - started >= PROGRESS_AFTER:
+            timer.join()  # it may be starting the bar just now
+        bar.stop()
+
+
+__all__ = [
+    "PROGRESS_AFTER", "ExecutableFile", "Mistake", "Report", "complain", "err", "out", "progress_of",
+    "read_text", "say", "table",
+]  # fmt: skip

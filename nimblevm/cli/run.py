@@ -1,0 +1,148 @@
+"""nimblevm run"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+import nimblevm as nvm
+from nimblevm.cli.arrays import Array
+from nimblevm.cli.console import ExecutableFile, Mistake, say
+from nimblevm.cli.inputs import Inputs
+from nimblevm.cli.json_text import dumps
+from nimblevm.cli.values import to_json
+
+_SHOWN = 2000
+"""Characters of a data type's value that are shown."""
+_SHOWN_ELEMENTS = 16
+
+
+def run(
+    file: ExecutableFile,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="INPUT", help="NAME=VALUE for a parameter, or a file with several: see above."
+        ),
+    ] = None,
+    function: Annotated[str, typer.Option(help="Function to call.")] = "main",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="Write the result: .npz or .npy for tensors, .json for any value.",
+        ),
+    ] = None,
+    native: Annotated[
+        bool,
+        typer.Option("--native/--no-native", help="--no-native: never run machine code of FILE."),
+    ] = True,
+    threads: Annotated[int, typer.Option(min=1, help="The most threads that kernels may use.")] = 1,
+    device: Annotated[str, typer.Option(help="Backend that runs the kernels.")] = "cpu",
+    seed: Annotated[int, typer.Option(min=0, help="Of random inputs.")] = 0,
+) -> None:
+    """Run a function of an executable; print what it returns and the time that it took.
+
+    `nimblevm inspect FILE` says which parameters there are. Each gets a value:
+
+    \b
+      x=x.npy              an array; x=all.npz:x  one of an archive
+      steps=3  flag=true   a scalar of the parameter's dtype
+      x=random:5x300       random numbers of that shape (seed: --seed)
+      x=[[1, 2], [3, 4]]   JSON, or x=FILE.json
+      all.npz, all.json    several parameters by name
+
+    JSON: numbers and nested arrays are tensors of the parameter's dtype, an array is a tuple or a List, and
+    {"constructor": "Node", "fields": [...]} is a value of a data type ("Leaf" alone has no fields). Inside of these,
+    {"file": "x.npy"} reads a tensor from a file and {"dtype": "float32", "shape": [0, 4], "data": []} says all of it.
+    A result that -o writes as .json can be an input again.
+
+    \b
+    Examples:
+      nimblevm run lstm.nvm x=x.npy
+      nimblevm run lstm.nvm x=random:7x300 h0=random:512 c0=random:512 -o out.npz
+      nimblevm run tree.nvm 'tree={"constructor": "Node", "fields": ["Leaf", {"file": "x.npy"}, "Leaf"]}' -o out.json
+      nimblevm run model.nvm inputs.npz steps=3 --function decode
+    """
+    if output is not None and output.suffix not in (".npz", ".npy", ".json"):
+        raise Mistake(f"-o {output}: the name must end in .npz, .npy or .json")
+    with nvm.load(file, native=native) as exe, _no_cycle_search():
+        named = Inputs(exe, exe.function(function), seed).read(inputs or [])
+        with nvm.VirtualMachine(exe, device=device, threads=threads) as vm:
+            start = time.perf_counter()
+            result = vm.invoke(function, **named)
+            took = time.perf_counter() - start
+    flat = result if isinstance(result, tuple) else (result,)
+    for i, value in enumerate(flat):
+        say(f"result {i}: {_shown(value)}")
+    say(f"{took * 1e6:.0f} us")
+    if output is not None:
+        _write(output, result)
+        say(f"wrote {output}")
+
+
+@contextmanager
+def _no_cycle_search() -> Iterator[None]:
+    """Python's search for garbage cycles takes half of the time that values of a million parts take."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _shown(value: Any) -> str:
+    """A value for people, cut where it is long."""
+    if not isinstance(value, nvm.ADTValue | tuple):
+        return repr(value)
+    try:
+        pieces = dumps(to_json(value, _abbreviated))
+    except Mistake:  # it holds a function or a reference
+        return repr(value)
+    out: list[str] = []
+    size = 0
+    for piece in pieces:
+        out.append(piece)
+        size += len(piece)
+        if size > _SHOWN:
+            return "".join([*out, " ..."])
+    return "".join(out)
+
+
+def _abbreviated(array: Array) -> Any:
+    if array.size <= _SHOWN_ELEMENTS:
+        return array.tolist()
+    return f"Tensor[({', '.join(map(str, array.shape))}), {array.dtype.name}]"
+
+
+def _write(path: Path, result: Any) -> None:
+    if path.suffix == ".json":
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(dumps(to_json(result)))
+            file.write("\n")
+        return
+    flat = result if isinstance(result, tuple) else (result,)
+    arrays = {f"result{i}": v.numpy() for i, v in enumerate(flat) if isinstance(v, nvm.Tensor)}
+    if len(arrays) < len(flat):
+        raise Mistake(
+            f"{path} holds tensors only, but the result has other values: use -o FILE.json"
+        )
+    if path.suffix == ".npz":
+        np.savez(path, **arrays)  # type: ignore[arg-type]
+    elif len(arrays) == 1:
+        np.save(path, arrays["result0"])
+    else:
+        raise Mistake(f"{path} holds one tensor, but the result has {len(arrays)}: use -o FILE.npz")
+
+
+__all__ = ["run"]
