@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from nimblevm.compiler.block_tree import BlockTree
+from nimblevm.compiler.fuse_attention import MOVES, BlockView, attention_groups
 from nimblevm.compiler.op_class import OpClass, class_of
 from nimblevm.compiler.rewrite import is_primitive, type_of
 from nimblevm.relay.ir import (
@@ -130,10 +131,13 @@ class BlockGraph:
         if not isinstance(value, Call) or not isinstance(value.op, Op):
             return None
         class_ = class_of(value, self.unbox)
-        if class_ is not OpClass.KERNEL and not (class_ is OpClass.VIEW and _only_unit_axes(value)):
-            return None
         op = value.op
-        pattern = OpPattern.OPAQUE if op.shape_values else op.pattern
+        view = class_ is OpClass.VIEW and op.name in MOVES
+        if class_ is not OpClass.KERNEL and not view:
+            return None
+        # Other views cost nothing where they are, so only attention takes them in.
+        opaque = op.shape_values or (view and not _only_unit_axes(value))
+        pattern = OpPattern.OPAQUE if opaque else op.pattern
         effect = op.effect_of(tuple(type_of(a) for a in value.args), value.attrs)
         return Node(index, Kind.OP, pattern, effect is Effect.MAY_FAIL)
 
@@ -196,12 +200,21 @@ class BlockGraph:
                 [index], node.pattern, int(node.kind is Kind.OP), operands, index,
                 int(node.outside), int(node.may_fail), self.epochs[index], int(self._is_product(index)),
             )  # fmt: skip
+        self._join_attention()
         parent = self._post_dominators()
         for phase in range(2):
             for index in sorted(self.nodes):
                 self._try_join(index, parent.get(index), phase)
         self._join_first_consumers()
         return self._finish()
+
+    def _join_attention(self) -> None:
+        """Groups that no other operator joins."""
+        readers = {i: [] if n.outside else n.consumers for i, n in self.nodes.items()}
+        for members in attention_groups(BlockView(self.values, self.at, readers)):
+            singles = all(len(self.groups[i].members) == 1 for i in members)
+            if singles and self._merge(members):
+                self.groups[members[0]].pattern = OpPattern.OPAQUE
 
     def _post_dominators(self) -> dict[int, int]:
         """node -> its immediate post-dominator among the nodes, where there is one."""

@@ -134,6 +134,8 @@ class Builder:
                 return lhs
             case "add" if a == 0:
                 return rhs
+            case "add":
+                return _put_together(lhs, rhs)
             case "sub" if b == 0:
                 return lhs
             case "mul" if b == 1:
@@ -181,6 +183,17 @@ _COMPARE = {
     "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "lt": lambda a, b: a < b,
     "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
 }  # fmt: skip
+
+
+def _put_together(lhs: Value, rhs: Value) -> Value | None:
+    """x for floordiv(x, n) * n + floormod(x, n): an index taken apart and put together again."""
+    if not (isinstance(lhs, Binary) and lhs.op == "mul" and isinstance(rhs, Binary)):
+        return None
+    whole = lhs.lhs
+    if not (isinstance(whole, Binary) and whole.op == "floordiv" and rhs.op == "floormod"):
+        return None
+    same = whole.lhs is rhs.lhs and whole.rhs is rhs.rhs is lhs.rhs
+    return whole.lhs if same else None
 
 
 def _compute(op: str, a: int, b: int) -> int | None:

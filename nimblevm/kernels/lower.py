@@ -11,9 +11,10 @@ becomes one kernel: buffers x, w, b, out; in-dim n;
 Every distinct dim expression of the function's types that the body or a signature needs is an
 in-dim: the caller computes it, so index expressions stay short.
 
-Outputs of one shape share a nest of loops. A concatenate that reaches an output through
-elementwise operators gives one nest a part. Values that loops would compute again and again are
-stored in scratch buffers (see tensor_expr.py).
+Outputs of one shape share a nest of loops; products of a softmax of products have loops of their own
+(attention.py). A concatenate that reaches an output through elementwise operators gives one nest a
+part. Values that loops would compute again and again are stored in scratch buffers (see
+tensor_expr.py).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import numpy as np
 
 from nimblevm.errors import CompileError
 from nimblevm.kernels import compute  # noqa: F401  fills the table of computes
+from nimblevm.kernels.attention import attention_kernel, find_attention
 from nimblevm.kernels.c_calls import CCall, c_calls
 from nimblevm.kernels.c_rules import calls_c_only
 from nimblevm.kernels.facts import aliases, loads_of, may_fail
@@ -290,6 +292,10 @@ class _Lowering:
                 tensor.target = len(self.param_types) + position
 
     def _emit_outputs(self, outputs: list[TensorExpr]) -> list[list[int]]:
+        attention = find_attention(outputs[0], self.users) if len(outputs) == 1 else None
+        if attention is not None:
+            self.em.evaluate(attention_kernel(self.em, attention, len(self.param_types)), ())
+            return [[0]]
         groups: list[list[int]] = []
         by_shape: dict[tuple[Dim, ...], list[int]] = {}
         for position, tensor in enumerate(outputs):

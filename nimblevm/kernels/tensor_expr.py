@@ -46,6 +46,45 @@ RECOMPUTE_LIMIT = 8
 """A tensor of more arithmetic than this per element is stored before a loop that reads it many times."""
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Moved:
+    """How a tensor that holds another one's elements in other places relates to it.
+
+    source   the other tensor
+    where    index of the tensor -> index of the source
+    forward  index of the source -> index of the tensor
+    rows     the last two axes are the source's last two
+    """
+
+    source: TensorExpr
+    where: Callable[[Index], Index]
+    forward: Callable[[Index], Index]
+    rows: bool
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Product:
+    """A batch of matrix products, out[b, m, n] = sum over k < depth of left[...] * right[...].
+
+    left_index, right_index   (index of out, k) -> index of the operand
+    straight                  k is the last axis of left
+    """
+
+    left: TensorExpr
+    right: TensorExpr
+    depth: Dim
+    left_index: Callable[[Index, Value], Index]
+    right_index: Callable[[Index, Value], Index]
+    straight: bool
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Softmax:
+    """Exponentials that sum to one along the last axis of `data`."""
+
+    data: TensorExpr
+
+
 @dataclass(eq=False, slots=True)
 class TensorExpr:
     """A tensor of `shape` and `dtype`.
@@ -59,6 +98,7 @@ class TensorExpr:
     stored      store it before its first use, in buffer `target` (None: a new scratch buffer)
     fill        for what is only computed as a whole (scans): emits the loops that fill a buffer
     fill        writes all of it into a buffer, for tensors whose elements are not found one by one; such are `stored`
+    role        what kind of tensor it is, for lowerings of several operators at once
     """
 
     shape: tuple[Dim, ...]
@@ -72,6 +112,7 @@ class TensorExpr:
     stored: bool = False
     target: int | None = None
     fill: Callable[[int], Filling] | None = None
+    role: Moved | Product | Softmax | None = None
     memo: dict[Index, Value] = field(default_factory=dict)
 
     @property
@@ -289,6 +330,11 @@ class Emitter:
         assert tensor.storage is not None
         return self.b.load(tensor.storage, tensor.dtype, index)
 
+    def new_scratch(self, shape: tuple[Dim, ...], dtype: str) -> int:
+        """The number of a new scratch buffer."""
+        self.scratch.append(TensorExpr(shape, dtype, _nothing))
+        return self.first_scratch + len(self.scratch) - 1
+
     def store(self, tensor: TensorExpr) -> Generator[Any, Value, None]:
         """Compute a whole tensor before all loops, into its target or into a new scratch buffer."""
         buffer = tensor.target
@@ -338,6 +384,10 @@ class Emitter:
             self.emit(statement)
 
 
+def _nothing(index: Index) -> Steps:
+    raise ValueError("an element of a scratch buffer")
+
+
 def _ready(value: Value) -> Steps:
     return value
     yield  # a generator that has its answer at once
@@ -373,13 +423,16 @@ def moved(
     shape: tuple[Dim, ...],
     where: Callable[[Index], Index],
     dtype: str | None = None,
+    forward: Callable[[Index], Index] | None = None,
+    rows: bool = False,
 ) -> TensorExpr:
-    """out[i] = source[where(i)]: data in other places."""
+    """out[i] = source[where(i)]: data in other places. `forward`, `rows`: see Moved."""
 
     def at(index: Index) -> Steps:
         return (yield source, where(index))
 
-    return TensorExpr(shape, dtype or source.dtype, at, source.cost)
+    role = None if forward is None else Moved(source, where, forward, rows)
+    return TensorExpr(shape, dtype or source.dtype, at, source.cost, role=role)
 
 
 def single(operand: Tensors) -> TensorExpr:
@@ -419,6 +472,7 @@ def has_compute(op: str, dtype: str | None = None) -> bool:
 
 
 __all__ = [
-    "INDEX", "RECOMPUTE_LIMIT", "At", "Compute", "Emitter", "Filling", "Index", "Steps", "TensorExpr", "Tensors",
+    "INDEX", "RECOMPUTE_LIMIT", "At", "Compute", "Emitter", "Filling", "Index", "Moved", "Product", "Softmax", "Steps",
+    "TensorExpr", "Tensors",
     "elementwise", "find_compute", "has_compute", "moved", "register_compute", "several", "single",
 ]  # fmt: skip

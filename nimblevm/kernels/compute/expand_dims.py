@@ -13,7 +13,14 @@ def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tens
     data = single(args[0])
     axis = axis_of(attrs.axis, data.rank + 1)
     end = axis + attrs.num_newaxis
-    return moved(data, tensor_type(out).shape, lambda index: (*index[:axis], *index[end:]))
+    new = (em.b.i64(0),) * attrs.num_newaxis
+    return moved(
+        data,
+        tensor_type(out).shape,
+        lambda index: (*index[:axis], *index[end:]),
+        forward=lambda index: (*index[:axis], *new, *index[axis:]),
+        rows=axis <= data.rank - 2,
+    )
 
 
 register_compute("expand_dims", _compute)

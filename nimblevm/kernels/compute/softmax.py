@@ -10,6 +10,7 @@ from nimblevm.kernels.loop_ir import Value
 from nimblevm.kernels.tensor_expr import (
     Emitter,
     Index,
+    Softmax,
     Steps,
     TensorExpr,
     Tensors,
@@ -62,7 +63,8 @@ def _softmax(
         top = yield from power(row, index[axis])
         return em.b.cast(em.b.binary("div", top, bottom), data.dtype)
 
-    return TensorExpr(shape, data.dtype, at, 1 << 20, costly=True)
+    role = None if log or axis != data.rank - 1 else Softmax(data)
+    return TensorExpr(shape, data.dtype, at, 1 << 20, costly=True, role=role)
 
 
 def _log_softmax(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tensors:

@@ -20,7 +20,14 @@ def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tens
         kept = iter(index)
         return tuple(em.b.i64(0) if a in removed else next(kept) for a in range(data.rank))
 
-    return moved(data, tensor_type(out).shape, where)
+    kept = [a for a in range(data.rank) if a not in removed]
+    return moved(
+        data,
+        tensor_type(out).shape,
+        where,
+        forward=lambda index: tuple([index[a] for a in kept]),
+        rows=data.rank >= 2 and kept[-2:] == [data.rank - 2, data.rank - 1],
+    )
 
 
 register_compute("squeeze", _compute)

@@ -23,7 +23,13 @@ def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tens
             found[axis] = index[position]
         return tuple(found)
 
-    return moved(data, tensor_type(out).shape, where)
+    return moved(
+        data,
+        tensor_type(out).shape,
+        where,
+        forward=lambda index: tuple([index[axis] for axis in axes]),
+        rows=axes[-2:] == (rank - 2, rank - 1),
+    )
 
 
 register_compute("transpose", _compute)
