@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 
+from nimblevm import dtypes
 from nimblevm.kernels.expr import INDEX
 from nimblevm.kernels.loop_ir import Accumulate, SetLocal, Statement, Store, Value
 from nimblevm.kernels.tensor_expr import (
@@ -43,6 +44,7 @@ FEW = 4
 """With fewer rows packing the keys costs more than it saves."""
 LANES = 16
 FLOATS = ("float32", "float64")
+_INTEGER = {"float32": "int32", "float64": "int64"}
 
 Users = Mapping[TensorExpr, Sequence[TensorExpr]]
 
@@ -178,6 +180,7 @@ class _Writer:
         self.batch, self.count, self.width = found.product.shape
         self.length: Dim = found.row.shape[-1]
         self.dtype = found.product.dtype
+        self.integer = _INTEGER[self.dtype]
         self.scores = em.new_scratch((self.batch, ROWS, self.length), self.dtype)
         self.factors = em.new_scratch((self.batch, ROWS), self.dtype)
 
@@ -186,32 +189,33 @@ class _Writer:
         em, b = self.em, self.em.b
         for operand in (self.first.left, self.first.right, self.second.right):
             yield from em.cheap(operand)
-        if isinstance(self.count, int):
-            yield from self._loops(self.count >= FEW)
-            return b.i64(0)
-        bodies: tuple[list[Statement], list[Statement]] = ([], [])
-        for body, packs in zip(bodies, (False, True), strict=True):
-            with em.block(body):
-                yield from self._loops(packs)
-        few = b.compare("lt", em.dim(self.count), b.i64(FEW))
-        em.branches((few,), bodies)
+        with em.loop(self.batch, parallel=True) as batch:
+            if isinstance(self.count, int):
+                yield from self._blocks(batch, self.count >= FEW)
+                return b.i64(0)
+            bodies: tuple[list[Statement], list[Statement]] = ([], [])
+            for body, packs in zip(bodies, (False, True), strict=True):
+                with em.block(body):
+                    yield from self._blocks(batch, packs)
+            few = b.compare("lt", em.dim(self.count), b.i64(FEW))
+            em.branches((few,), bodies)
         return b.i64(0)
 
-    def _loops(self, packs: bool) -> Steps:
+    def _blocks(self, batch: Value, packs: bool) -> Steps:
+        """All rows of one element of the batch."""
         em, b = self.em, self.em.b
         rows, size = em.dim(self.count), b.i64(ROWS)
-        with em.loop(self.batch, parallel=True) as batch:
-            packed = (yield from self._pack(batch)) if packs else None
-            blocks = b.binary("floordiv", b.add(rows, b.i64(ROWS - 1)), size)
-            with em.loop(blocks) as block:
-                start = b.mul(block, size)
-                count = b.binary("min", b.sub(rows, start), size)
-                with em.loops((count, self.length), parallel=True) as (r, j):
-                    yield from self._score(batch, b.add(start, r), r, j, packed)
-                with em.loop(count, parallel=True) as r:
-                    yield from self._weigh(batch, b.add(start, r), r)
-                with em.loops((count, self.width), parallel=True) as (r, d):
-                    yield from self._mix(batch, b.add(start, r), r, d)
+        packed = (yield from self._pack(batch)) if packs else None
+        blocks = b.binary("floordiv", b.add(rows, b.i64(ROWS - 1)), size)
+        with em.loop(blocks) as block:
+            start = b.mul(block, size)
+            count = b.binary("min", b.sub(rows, start), size)
+            with em.loops((count, self.length), parallel=True) as (r, j):
+                yield from self._score(batch, b.add(start, r), r, j, packed)
+            with em.loop(count, parallel=True) as r:
+                yield from self._weigh(batch, b.add(start, r), r)
+            with em.loops((count, self.width), parallel=True) as (r, d):
+                yield from self._mix(batch, b.add(start, r), r, d)
         return b.i64(0)
 
     def _pack(self, batch: Value) -> Generator[tuple[TensorExpr, Index], Value, int]:
@@ -253,19 +257,22 @@ class _Writer:
         em, b = self.em, self.em.b
         index = (batch, row, r)
 
-        def score(inner: Index) -> Steps:
-            return b.load(self.scores, self.dtype, (batch, r, *inner))
+        def score(j: Value) -> Value:
+            return b.load(self.scores, self.dtype, (batch, r, j))
+
+        def ordered(inner: Index) -> Steps:
+            return _ordered(em, score(inner[0]))
             yield
 
-        start = b.const(float("-inf"), self.dtype)
-        most = yield from em.accumulate("max", start, index, (self.length,), score)
+        least = b.const(-(2 ** (8 * dtypes.dtype(self.dtype).itemsize - 1)), self.integer)
+        most = yield from em.accumulate("max", least, index, (self.length,), ordered)
+        most = _unordered(em, most, self.dtype)
         zero, one = b.const(0.0, self.dtype), b.const(1.0, self.dtype)
         total = em.local(self.dtype, index)
         em.emit(SetLocal(total, zero))
         with em.loop(self.length) as j:
             power = em.local(self.dtype, (*index, j))
-            value = yield from score((j,))
-            em.emit(SetLocal(power, b.unary("exp", b.sub(value, most))))
+            em.emit(SetLocal(power, b.unary("exp", b.sub(score(j), most))))
             em.emit(Store(self.scores, (batch, r, j), power))
             em.emit(Accumulate(total, "add", power))
         # Without keys the sum is 0, and so is every element of the result.
@@ -289,6 +296,28 @@ class _Writer:
         found = b.mul(total, b.load(self.factors, self.dtype, (batch, r)))
         em.emit(Store(self.buffer, self.found.of_product(index), found))
         return found
+
+
+def _ordered(em: Emitter, value: Value) -> Value:
+    """A float as an integer of its width that is greater where the float is: a maximum of integers is one instruction.
+
+    Of a NaN, which may be anything in this order, the exponential makes a NaN whatever the maximum is.
+    """
+    b, integer = em.b, _INTEGER[value.dtype]
+    bits = b.bits(value, integer)
+    width = 8 * dtypes.dtype(integer).itemsize
+    sign = b.binary("shr", bits, b.const(width - 1, integer))
+    return b.binary("xor", bits, b.binary("and", sign, b.const(2 ** (width - 1) - 1, integer)))
+
+
+def _unordered(em: Emitter, value: Value, dtype: str) -> Value:
+    """The float of an integer that `_ordered` gave: the same steps lead back."""
+    integer = value.dtype
+    width = 8 * dtypes.dtype(integer).itemsize
+    b = em.b
+    sign = b.binary("shr", value, b.const(width - 1, integer))
+    mask = b.binary("and", sign, b.const(2 ** (width - 1) - 1, integer))
+    return b.bits(b.binary("xor", value, mask), dtype)
 
 
 def _place(em: Emitter, j: Value, k: Value) -> Index:

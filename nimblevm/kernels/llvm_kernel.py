@@ -29,6 +29,7 @@ from nimblevm.kernels.loop_ir import (
     Load,
     Local,
     LoopVar,
+    PackPanels,
     PanelProduct,
     Select,
     SetDim,
@@ -59,6 +60,17 @@ def _is_of_dims(extent: Value) -> bool:
             return False
         stack.extend(parts(value))
     return True
+
+
+def _lanes(body: Sequence[Statement]) -> int:
+    """Elements of a vector of 64 bytes, of the widest kind that a loop's body writes."""
+    sizes = [4]
+    for statement in all_statements(body):
+        if isinstance(statement, SetLocal | Accumulate):
+            sizes.append(dtypes.dtype(statement.local.dtype).itemsize)
+        elif isinstance(statement, Store):
+            sizes.append(dtypes.dtype(statement.value.dtype).itemsize)
+    return 64 // max(sizes)
 
 
 class KernelText:
@@ -182,6 +194,8 @@ class KernelText:
                     self.lines.void(f"store i64 {found}, ptr {place}, align 8")
                 case PanelProduct():
                     self._panel_product(statement)
+                case PackPanels():
+                    self._pack_panels(statement)
                 case _:
                     raise TypeError(f"unknown statement {type(statement).__name__}")
 
@@ -203,6 +217,9 @@ class KernelText:
             extra = ", " + self._node(f'!{{!"llvm.loop.parallel_accesses", {self.group}}}')
         if loop.masked:
             extra += self._masked(loop)
+        if loop.parallel and not inner and isinstance(loop.extent, Const):
+            # Unrolled first, the turns are lost to the vectoriser, which then takes the loop around.
+            extra += ", " + self._node('!{!"llvm.loop.unroll.disable"}')
         mark = self._node(f'distinct !{{!SELF, !{{!"llvm.loop.mustprogress"}}{extra}}}')
         outermost = len(self.scopes) == 1
         in_chunks = outermost and not inner and _may_be_long(loop.extent)
@@ -230,8 +247,9 @@ class KernelText:
 
     def _masked(self, loop: For) -> str:
         """Wishes: all turns as lanes of one vector, those beyond the last turn masked."""
-        assert isinstance(loop.extent, Const)
-        width = 1 << (int(loop.extent.value) - 1).bit_length()
+        width = _lanes(loop.body)
+        if isinstance(loop.extent, Const):
+            width = min(width, 1 << (int(loop.extent.value) - 1).bit_length())
         wishes = (
             '!{!"llvm.loop.vectorize.predicate.enable", i1 true}',
             f'!{{!"llvm.loop.vectorize.width", i32 {width}}}',
@@ -278,6 +296,16 @@ class KernelText:
         args += [f"i64 {self._value(n)}" for n in numbers]
         args.append(f"ptr %b{statement.tile}")
         args += [f"i64 {self._value(n)}" for n in (statement.rows, statement.panels)]
+        self.lines.void(f"call void @{function}({', '.join(args)})")
+
+    def _pack_panels(self, statement: PackPanels) -> None:
+        source, target = statement.source, statement.target
+        function = self.lines.helpers.pack(source.dtype)
+        args = [f"ptr {self._address(source.buffer, source.indices)}"]
+        args.append(f"i64 {self._value(statement.row)}")
+        args.append(f"ptr {self._address(target.buffer, target.indices)}")
+        numbers = (statement.panel, statement.count, statement.depth)
+        args += [f"i64 {self._value(n)}" for n in numbers]
         self.lines.void(f"call void @{function}({', '.join(args)})")
 
     def _poll_mask(self, body: Sequence[Statement]) -> str:

@@ -11,7 +11,7 @@ import struct
 
 from nimblevm import dtypes
 from nimblevm.errors import Unsupported
-from nimblevm.kernels import llvm_panels, math_table
+from nimblevm.kernels import llvm_pack, llvm_panels, math_table
 from nimblevm.kernels.math_program import Definition, MathOp
 
 REGISTER = {
@@ -114,6 +114,13 @@ class Helpers:
         if name not in self.texts:
             self.declare("void", "llvm.prefetch.p0", ["ptr", "i32", "i32", "i32"])
             self.texts[name] = llvm_panels.module_text(x, w, self.features)
+        return name
+
+    def pack(self, dtype: str) -> str:
+        """The function that copies rows into panels."""
+        name = llvm_pack.symbol(dtype)
+        if name not in self.texts:
+            self.texts[name] = llvm_pack.module_text(dtype)
         return name
 
     def fmod(self) -> str:

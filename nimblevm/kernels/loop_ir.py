@@ -214,6 +214,22 @@ class PanelProduct(Statement):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class PackPanels(Statement):
+    """Rows copied into panels of 16 columns. Made by schedules, never stored in files.
+
+    target[p panel + 16 k + t] = source[(16 p + t) row + k] for 16 p + t < count, k < depth (llvm_pack.py): target and
+    source are the elements that the strides (in elements) count from.
+    """
+
+    target: Load
+    panel: Value
+    source: Load
+    row: Value
+    count: Value
+    depth: Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Axis:
     """The size of one axis of an operand, int64 of Const, DimRef, Binary. `broadcast`: the actual size may be 1."""
 

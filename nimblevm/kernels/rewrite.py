@@ -17,6 +17,7 @@ from nimblevm.kernels.loop_ir import (
     Load,
     Local,
     LoopVar,
+    PackPanels,
     PanelProduct,
     Select,
     SetDim,
@@ -79,6 +80,9 @@ def values_of(statement: Statement) -> tuple[Value, ...]:
             return (value,)
         case If(cond=cond):
             return (cond,)
+        case PackPanels():
+            both = (statement.target, statement.source)
+            return (*both, statement.panel, statement.row, statement.count, statement.depth)
         case PanelProduct():
             sizes = (statement.depth, statement.rows, statement.panels)
             strides = (statement.x_row, statement.w_step, statement.w_panel)

@@ -1,59 +1,155 @@
-"""Attention in one kernel: the same values as the operators one by one, for sizes around blocks and panels."""
+"""Attention in one kernel: the same values as the operators one by one, for sizes around blocks, squares and panels."""
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
 import pytest
 
 from nimblevm.kernels import llvm
+from nimblevm.kernels.loop_ir import PackPanels, PanelProduct
 from nimblevm.kernels.lower import LoweredKernel, lower_primitive
+from nimblevm.kernels.rewrite import all_statements
+from nimblevm.kernels.schedule import schedule
 from tests.kernels.fused import floats
-from tests.kernels.native import Evaluated, Library, Program, agree, bind, oracle, parsed
-
-Array = np.ndarray[Any, Any]
-HEADS = """def @main(%q: Tensor[(?b, ?m, 12), {t}], %k: Tensor[(?b, ?n, 12), {t}],
-  %v: Tensor[(?b, ?n, 15), {t}], %mask: Tensor[(?b, 1, 1, ?n), {t}]) {{
-  let %q1 = reshape(transpose(reshape(%q, newshape=[0, 0, 3, 4]), axes=[0, 2, 1, 3]), newshape=[-3, 0, 0]);
-  let %k1 = reshape(transpose(reshape(%k, newshape=[0, 0, 3, 4]), axes=[0, 2, 1, 3]), newshape=[-3, 0, 0]);
-  let %v1 = reshape(transpose(reshape(%v, newshape=[0, 0, 3, 5]), axes=[0, 2, 1, 3]), newshape=[-3, 0, 0]);
-  let %s = reshape(nn.batch_matmul(%q1, %k1, transpose_b=True) * 0.5{f}, newshape=[-4, -1, 3, -2]);
-  let %p = reshape(nn.softmax(%s + %mask, axis=-1), newshape=[-3, -2]);
-  reshape(transpose(reshape(nn.batch_matmul(%p, %v1), newshape=[-4, -1, 3, -2]), axes=[0, 2, 1, 3]),
-          newshape=[0, 0, -3]) }}"""
-SIZES = (
-    (1, 1, 1),
-    (2, 3, 17),
-    (1, 4, 16),
-    (1, 13, 33),
-    (2, 25, 5),
-    (1, 0, 3),
-    (1, 5, 0),
-    (0, 2, 2),
+from tests.kernels.native import (
+    Evaluated,
+    Interpreted,
+    Library,
+    Program,
+    agree,
+    bind,
+    oracle,
+    parsed,
 )
 
+Array = np.ndarray[Any, Any]
 
-def arguments(b: int, m: int, n: int, dtype: str) -> list[Array]:
-    shapes = ((b, m, 12), (b, n, 12), (b, n, 15), (b, 1, 1, n))
+
+def heads(batch: str, rows: str, size: int, width: int, dtype: str = "float32") -> str:
+    """Three heads, with a scale and a mask over the keys."""
+    literal = "0.5f" if dtype == "float32" else "0.5f64"
+
+    def split(name: str, each: int) -> str:
+        moved = f"transpose(reshape(%{name}, newshape=[0, 0, 3, {each}]), axes=[0, 2, 1, 3])"
+        return f"let %{name}1 = reshape({moved}, newshape=[-3, 0, 0]);"
+
+    return f"""def @main(%q: Tensor[({batch}, {rows}, {3 * size}), {dtype}],
+      %k: Tensor[({batch}, ?n, {3 * size}), {dtype}], %v: Tensor[({batch}, ?n, {3 * width}), {dtype}],
+      %mask: Tensor[({batch}, 1, 1, ?n), {dtype}]) {{
+    {split("q", size)} {split("k", size)} {split("v", width)}
+    let %s = reshape(nn.batch_matmul(%q1, %k1, transpose_b=True) * {literal}, newshape=[-4, -1, 3, -2]);
+    let %p = reshape(nn.softmax(%s + %mask, axis=-1), newshape=[-3, -2]);
+    reshape(transpose(reshape(nn.batch_matmul(%p, %v1), newshape=[-4, -1, 3, -2]), axes=[0, 2, 1, 3]),
+            newshape=[0, 0, -3]) }}"""
+
+
+def arguments(b: int, m: int, n: int, size: int, width: int, dtype: str = "float32") -> list[Array]:
+    shapes = ((b, m, 3 * size), (b, n, 3 * size), (b, n, 3 * width), (b, 1, 1, n))
     return [floats(*s).astype(dtype) for s in shapes]
 
 
 def blocked(lowered: LoweredKernel) -> bool:
-    return any(len(t.shape) == 4 and t.shape[-1] == 16 for t in lowered.scratch_types)
+    """Whether it is the kernel of attention.py: scores of a block of rows, and factors."""
+    shapes = [t.shape for t in lowered.scratch_types]
+    return len(shapes) >= 2 and shapes[0][1:2] == (12,) == shapes[1][1:]
+
+
+def check(
+    text: str, calls: list[list[Array]], slow: ctypes.CDLL | None = None, tolerance: float = 1e-5
+) -> LoweredKernel:
+    """Compile once, compare every call with the oracle; `slow`: in the interpreters of loop IR too."""
+    module, function = parsed(text)
+    lowered = lower_primitive(function)
+    code = llvm.build([lowered.kernel], "native")
+    assert code is not None
+    native = Library(code)
+    others = [] if slow is None else [Evaluated(lowered), Interpreted(slow, lowered)]
+    for args in calls:
+        expected = oracle(module, *args)
+        program = Program(lowered, args, bind(lowered, args, expected))
+        for runner in (native, *others):
+            found = program.run(runner)
+            for one, other in zip(found, expected, strict=True):
+                assert agree(one, other, tolerance, tolerance), [a.shape for a in args]
+    return lowered
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_heads_with_a_mask(dtype: str) -> None:
-    module, function = parsed(HEADS.format(t=dtype, f="f" if dtype == "float32" else "f64"))
-    lowered = lower_primitive(function)
+def test_heads_with_a_mask(library: ctypes.CDLL, dtype: str) -> None:
+    sizes = ((1, 1, 1), (2, 3, 17), (1, 5, 3), (1, 0, 3), (1, 5, 0), (0, 2, 2))
+    calls = [arguments(*s, 4, 5, dtype) for s in sizes]
+    assert blocked(check(heads("?b", "?m", 4, 5, dtype), calls, library))
+
+
+@pytest.mark.parametrize(("size", "width"), [(32, 32), (19, 33), (16, 7), (2, 1)])
+def test_sizes_around_tiles(size: int, width: int) -> None:
+    pairs = ((4, 16), (12, 15), (13, 33), (6, 64), (25, 65), (24, 130))
+    calls = [arguments(2, m, n, size, width) for m, n in pairs]
+    lowered = check(heads("?b", "?m", size, width), calls)
+    body = list(all_statements(schedule(lowered.kernel, ("avx512f", "avx512vl")).body))
+    assert any(isinstance(s, PackPanels) for s in body)
+    assert sum(isinstance(s, PanelProduct) for s in body) == (3 if width >= 16 else 1)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 4])
+def test_a_fixed_number_of_rows(rows: int) -> None:
+    calls = [arguments(1, rows, n, 8, 16) for n in (0, 1, 15, 16, 17, 100)]
+    lowered = check(heads("1", str(rows), 8, 16), calls)
     assert blocked(lowered)
-    code = llvm.build([lowered.kernel], "native")
-    assert code is not None
-    for sizes in SIZES:
-        args = arguments(*sizes, dtype)
-        expected = oracle(module, *args)
-        program = Program(lowered, args, bind(lowered, args, expected))
-        for runner in (Library(code), Evaluated(lowered)):
-            found = program.run(runner)
-            assert agree(found[0], expected[0], 1e-5, 1e-5), sizes
+    assert len(lowered.scratch_types) == (3 if rows >= 4 else 2)
+
+
+def test_a_causal_mask() -> None:
+    text = """def @main(%q: Tensor[(2, ?m, 8), float32], %k: Tensor[(2, ?n, 8), float32],
+      %v: Tensor[(2, ?n, 16), float32], %seen: Tensor[(?m, ?n), bool]) {
+    let %s = nn.batch_matmul(%q, %k, transpose_b=True) / 3f;
+    let %masked = where(expand_dims(%seen, axis=0), %s, -10000f);
+    nn.batch_matmul(nn.softmax(%masked), %v) }"""
+    calls = []
+    for m, n in ((1, 5), (7, 7), (20, 23)):
+        seen = np.tril(np.ones((m, n), bool), n - m)
+        calls.append([floats(2, m, 8), floats(2, n, 8), floats(2, n, 16), seen])
+    assert blocked(check(text, calls))
+
+
+def test_keys_that_lie_across() -> None:
+    text = """def @main(%q: Tensor[(2, ?m, 8), float32], %k: Tensor[(2, 8, ?n), float32],
+      %v: Tensor[(1, ?n, 16), float32]) {
+    nn.batch_matmul(nn.softmax(nn.batch_matmul(%q, %k)), %v) }"""
+    calls = [
+        [floats(2, m, 8), floats(2, 8, n), floats(1, n, 16)] for m, n in ((1, 4), (5, 9), (30, 40))
+    ]
+    assert blocked(check(text, calls))
+
+
+def test_scores_that_are_not_numbers() -> None:
+    text = heads("1", "?m", 8, 16)
+    calls = []
+    for value in (np.nan, -np.nan, np.inf, -np.inf):
+        args = arguments(1, 5, 20, 8, 16)
+        args[0][0, 2, 3] = value
+        calls.append(args)
+    hidden = arguments(1, 5, 20, 8, 16)
+    hidden[3][:] = -np.inf
+    check(text, [*calls, hidden])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "let %s = nn.batch_matmul(%q, %k, transpose_b=True);"
+        " nn.batch_matmul(nn.softmax(%s + transpose(%s, axes=[0, 2, 1])), %v)",
+        "let %p = nn.softmax(nn.batch_matmul(%q, %k, transpose_b=True)); (nn.batch_matmul(%p, %v), %p)",
+        "nn.batch_matmul(nn.softmax(nn.batch_matmul(%q, %k, transpose_b=True), axis=1), %v)",
+        "nn.batch_matmul(nn.softmax(nn.batch_matmul(%q, %k, transpose_b=True)), %v, transpose_a=True)",
+        "nn.batch_matmul(nn.softmax(exp(%q)), %v)",
+    ],
+)
+def test_what_looks_like_it(body: str) -> None:
+    text = f"""def @main(%q: Tensor[(2, ?n, ?n), float32], %k: Tensor[(2, ?n, ?n), float32],
+      %v: Tensor[(2, ?n, 16), float32]) {{ {body} }}"""
+    calls = [[floats(2, n, n), floats(2, n, n), floats(2, n, 16)] for n in (1, 5, 18)]
+    assert not blocked(check(text, calls))

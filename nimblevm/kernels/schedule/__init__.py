@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nimblevm.kernels.loop_ir import Kernel
+from nimblevm.kernels.schedule.blocks import tile_blocks
 from nimblevm.kernels.schedule.dense import tile_products
 from nimblevm.kernels.schedule.index import STACK
 from nimblevm.kernels.schedule.lanes import tile_lanes
@@ -19,6 +20,7 @@ def schedule(kernel: Kernel, features: tuple[str, ...]) -> Kernel:
     """
     registers = 32 if "avx512vl" in features or "neon" in features else 16
     buffers, body = tile_panels(kernel.buffers, kernel.body)
+    buffers, body = tile_blocks(buffers, body)
     buffers, body = tile_lanes(buffers, jam_rows(body, registers))
     return replace(kernel, buffers=buffers, body=tile_products(body, registers))
 

@@ -47,4 +47,18 @@ def mentions(value: Value, var: LoopVar) -> bool:
     return any(v is var for v in all_values((value,)))
 
 
-__all__ = ["INDEX", "STACK", "const", "folded", "is_zero", "mentions"]
+def steps_with(index: Value, var: LoopVar) -> bool:
+    """Whether an index is `var` plus what does not depend on it."""
+    todo, found = [index], 0
+    while todo:
+        value = todo.pop()
+        if value is var:
+            found += 1
+        elif isinstance(value, Binary) and value.op == "add":
+            todo += (value.lhs, value.rhs)
+        elif mentions(value, var):
+            return False
+    return found == 1
+
+
+__all__ = ["INDEX", "STACK", "const", "folded", "is_zero", "mentions", "steps_with"]

@@ -31,7 +31,15 @@ from nimblevm.kernels.loop_ir import (
     Value,
 )
 from nimblevm.kernels.rewrite import Rewriter, all_statements, all_values, values_of
-from nimblevm.kernels.schedule.index import INDEX, STACK, const, folded, is_zero, mentions
+from nimblevm.kernels.schedule.index import (
+    INDEX,
+    STACK,
+    const,
+    folded,
+    is_zero,
+    mentions,
+    steps_with,
+)
 
 TILE_BYTES = 256
 
@@ -76,7 +84,7 @@ def lies_along(loop: For, sums: Sums) -> bool:
     for value in all_values([s.value for s in sums.sums]):
         if isinstance(value, Load) and value.indices:
             *outer, last = value.indices
-            slides = _steps_with(last, loop.var) and mentions(last, depth)
+            slides = steps_with(last, loop.var) and mentions(last, depth)
             strided = mentions(last, loop.var) and any(mentions(i, depth) for i in outer)
             across = across or slides or strided
             along = along or mentions(last, depth)
@@ -84,20 +92,6 @@ def lies_along(loop: For, sums: Sums) -> bool:
     return across or (
         not along and any(mentions(v, loop.var) for s in sums.sums for v in values_of(s))
     )
-
-
-def _steps_with(index: Value, var: LoopVar) -> bool:
-    """Whether an index is `var` plus what does not depend on it."""
-    todo, found = [index], 0
-    while todo:
-        value = todo.pop()
-        if value is var:
-            found += 1
-        elif isinstance(value, Binary) and value.op == "add":
-            todo += (value.lhs, value.rhs)
-        elif mentions(value, var):
-            return False
-    return found == 1
 
 
 class Tiler:
