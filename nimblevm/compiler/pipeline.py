@@ -17,6 +17,7 @@ from nimblevm.compiler.passes.plan_memory import PLAN_MEMORY
 from nimblevm.compiler.passes.shape_functions import SHAPE_FUNCTIONS
 from nimblevm.compiler.passes.simplify import SIMPLIFY
 from nimblevm.compiler.passes.split_inputs import SPLIT_INPUTS
+from nimblevm.compiler.passes.split_loops import SPLIT_LOOPS
 from nimblevm.compiler.passes.to_anf import TO_ANF
 
 PIPELINE = Sequential(
@@ -26,6 +27,7 @@ PIPELINE = Sequential(
         INLINE,
         FixedPoint((SIMPLIFY, FOLD_CONSTANT, CSE, DEAD_CODE), rounds=3),
         SPLIT_INPUTS,
+        SPLIT_LOOPS,
         HOIST_PROJECTION,
         DEAD_CODE,
         SHAPE_FUNCTIONS,

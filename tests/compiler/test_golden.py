@@ -29,6 +29,7 @@ from nimblevm.compiler.passes.shape_functions import SHAPE_FUNCTIONS
 from nimblevm.compiler.passes.simplify import SIMPLIFY
 from nimblevm.compiler.passes.simplify_inference import SIMPLIFY_INFERENCE
 from nimblevm.compiler.passes.split_inputs import SPLIT_INPUTS
+from nimblevm.compiler.passes.split_loops import SPLIT_LOOPS
 from nimblevm.compiler.passes.split_products import SPLIT_PRODUCTS
 from nimblevm.compiler.passes.to_anf import TO_ANF
 from nimblevm.compiler.passes.to_graph import TO_GRAPH
@@ -45,7 +46,7 @@ PASSES: dict[str, Pass] = {
     for p in (
         NAME_EFFECTS, INSERT_CHECKS, INLINE, SIMPLIFY, FOLD_CONSTANT, CSE, DEAD_CODE, SHAPE_FUNCTIONS, TO_ANF, LAMBDA_LIFT,
         FIND_APPENDS, FUSE_OPS, MANIFEST_ALLOC, PLAN_MEMORY, TO_GRAPH, SIMPLIFY_INFERENCE, ETA_EXPAND, PARTIAL_EVAL,
-        SPLIT_INPUTS, HOIST_PROJECTION, SPLIT_PRODUCTS,
+        SPLIT_INPUTS, HOIST_PROJECTION, SPLIT_PRODUCTS, SPLIT_LOOPS,
     )
 }  # fmt: skip
 CASES = sorted(path for name in PASSES for path in (GOLDEN / name).glob("*.rly"))
