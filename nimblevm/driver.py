@@ -51,6 +51,7 @@ def compile(
     entry_points: Iterable[str] | None = None,
     on_pass: Callable[[str, float], None] | None = None,
     progress: Progress | None = None,
+    weights: str = "float32",
 ) -> Executable:
     """Compile a module (or one function, which becomes `main`) and load the result.
 
@@ -65,12 +66,14 @@ def compile(
     verify       check the module after every pass (slow)
     on_pass      called with a pass's name and its seconds
     progress     called when a stage begins: its name, how many of all stages are done, how many there are
+    weights      dtype in which constant float32 weights of products are stored: "float32", or to halve their size
+                 and the time to read them "float16" or "bfloat16" (sums stay float32, results change)
 
     Raises RelayTypeError, WellFormedError, CompileError.
     """
     data = compile_to_bytes(
         mod, params, target, passes_off=passes_off, unbox=unbox, native=native, plan_memory=plan_memory,
-        verify=verify, entry_points=entry_points, on_pass=on_pass, progress=progress,
+        verify=verify, entry_points=entry_points, on_pass=on_pass, progress=progress, weights=weights,
     )  # fmt: skip
     return Executable.from_bytes(data, native=native)
 
@@ -88,14 +91,17 @@ def compile_to_bytes(
     entry_points: Iterable[str] | None = None,
     on_pass: Callable[[str, float], None] | None = None,
     progress: Progress | None = None,
+    weights: str = "float32",
 ) -> bytes:
     """As `compile`, but gives the file's bytes and loads nothing (so that it works for other machines)."""
     off = {passes_off} if isinstance(passes_off, str) else set(passes_off)
     if not plan_memory:
         off.add("plan_memory")
+    if weights not in ("float32", "float16", "bfloat16"):
+        raise ValueError(f'weights must be "float32", "float16" or "bfloat16", not {weights!r}')
     stage = _stages(progress)
     ctx = PassContext(
-        frozenset(off), verify, unbox, evaluate_call, on_pass, stage, KernelCache(unbox)
+        frozenset(off), verify, unbox, evaluate_call, on_pass, stage, KernelCache(unbox), weights
     )
     mod = _module(mod)
     stage("infer_type")

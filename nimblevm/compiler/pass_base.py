@@ -34,6 +34,7 @@ class PassContext:
     passes_off  names of passes to skip (those that correctness needs can't be)
     verify      run well_formed and infer_type after every pass (tests and debug runs)
     unbox       rank-0 integers and bools live in int registers
+    weights     dtype in which packed weights are stored: "float32" (as they are), "float16" or "bfloat16"
     kernels     kernels lowered so far (a cache by structure, not a state that passes talk through)
     evaluate    runs one operator at compile time; None: fold_constant does nothing
     on_pass     called with a pass's name and its time in seconds
@@ -47,6 +48,7 @@ class PassContext:
     on_pass: Callable[[str, float], None] | None = None
     on_start: Callable[[str], None] | None = None
     kernels: KernelCache = field(default_factory=KernelCache)
+    weights: str = "float32"
 
 
 @dataclass(frozen=True, slots=True)

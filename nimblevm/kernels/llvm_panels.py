@@ -22,6 +22,8 @@ MAX_ROWS = 6
 TILE_ROW = LANES * MAX_PANELS
 _PARAMS = "ptr %x, i64 %x_row, ptr %w, i64 %w_step, i64 %w_panel, i64 %depth, ptr %tile"
 _TYPES = {"float32": "float", "float64": "double"}
+_WEIGHTS = {**_TYPES, "float16": "half", "uint16": "i16"}
+_SIZES = {"float": 4, "double": 8, "half": 2, "i16": 2}
 _PREFETCH_BYTES = 2048
 """How far ahead weights that are read once are asked for; measured, see docs/performance.md."""
 
@@ -56,7 +58,7 @@ def symbol(x: str, w: str) -> str:
 
 
 def module_text(x: str, w: str, features: tuple[str, ...]) -> str:
-    """The micro-kernels for operands of these dtypes (float32, float64) and the function that chooses."""
+    """The micro-kernels for operands of these dtypes and the function that chooses."""
     budget, width = Budget.of(features), 2 if x == "float64" else 1
     parts: list[str] = []
     cases: list[str] = []
@@ -98,7 +100,7 @@ done:
 
 def _panels_text(x: str, w: str, rows: int, sizes: list[int]) -> str:
     """The blocks that serve so many rows: as many panels at once as fit, then fewer."""
-    type_, weight = _TYPES[x], _TYPES[w]
+    type_, weight = _TYPES[x], _WEIGHTS[w]
     lines = [f"rows{rows}:", f"  br label %r{rows}.s0"]
     before = [f"rows{rows}"]
     done_in = "0"
@@ -132,7 +134,7 @@ class _Loop:
 
     def __init__(self, x: str, w: str, rows: int, panels: int) -> None:
         self.rows, self.panels = rows, panels
-        self.type, self.weight = _TYPES[x], _TYPES[w]
+        self.type, self.weight = _TYPES[x], _WEIGHTS[w]
         self.vector = f"<{LANES} x {self.type}>"
         self.lines: list[str] = []
         self.count = 0
@@ -143,6 +145,19 @@ class _Loop:
         self.count += 1
         self.lines.append(f"  %v{self.count} = {text}")
         return f"%v{self.count}"
+
+    def column(self, place: str) -> str:
+        """The 16 elements of w at `place`, as wide as the sums."""
+        raw = f"<{LANES} x {self.weight}>"
+        found = self.do(f"load {raw}, ptr {place}, align {_SIZES[self.weight]}")
+        match self.weight:
+            case "half":
+                return self.do(f"fpext {raw} {found} to {self.vector}")
+            case "i16":
+                wide = self.do(f"zext {raw} {found} to <{LANES} x i32>")
+                bits = self.do(f"shl <{LANES} x i32> {wide}, splat (i32 16)")
+                return self.do(f"bitcast <{LANES} x i32> {bits} to {self.vector}")
+        return found
 
     def step(
         self, k: str, offset: str, sums: dict[tuple[int, int], str]
@@ -156,9 +171,7 @@ class _Loop:
                 self.lines.append(
                     f"  call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 3, i32 1)"
                 )
-            size = 8 if self.weight == "double" else 4
-            found = self.do(f"load <{LANES} x {self.weight}>, ptr {place}, align {size}")
-            columns.append(found)
+            columns.append(self.column(place))
         new: dict[tuple[int, int], str] = {}
         for r in range(self.rows):
             place = self.do(f"getelementptr {self.type}, ptr %x{r}, i64 {k}")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import nimblevm as nvm
 from nimblevm import relay
 from nimblevm.compiler.pass_base import PassContext
 from nimblevm.compiler.passes.pack_weights import PACK_WEIGHTS
 from nimblevm.compiler.rewrite import postorder
+from nimblevm.errors import CompileError
 from nimblevm.relay.ir import Call, Constant
 from nimblevm.relay.op.registry import Op
 
@@ -50,6 +52,10 @@ def test_one_weight_in_both_directions_stays() -> None:
     assert names == ["nn.contrib_dense_pack", "nn.dense", "nn.matmul"]
 
 
+TEXT = """#[version = "0.0.5"]
+def @main(%x: Tensor[(?n, 5), float32], %w: Tensor[(64, 5), float32]) { nn.dense(%x, %w) }"""
+
+
 def test_results_are_those_of_plain_weights() -> None:
     rng = np.random.default_rng(0)
     w = rng.standard_normal((33, 5)).astype("float32")
@@ -64,3 +70,29 @@ def test_results_are_those_of_plain_weights() -> None:
             for rows in (0, 1, 7):
                 x = rng.standard_normal((rows, 5)).astype("float32")
                 np.testing.assert_allclose(vm.run(x).numpy(), x @ w.T, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("weights", "tolerance"), [("float16", 2e-3), ("bfloat16", 2e-2)])
+def test_weights_of_16_bits(weights: str, tolerance: float) -> None:
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((64, 5)).astype("float32")
+    full = nvm.compile(relay.parse(TEXT), params={"w": w})
+    half = nvm.compile(relay.parse(TEXT), params={"w": w}, weights=weights)
+    assert len(full.to_bytes()) - len(half.to_bytes()) >= w.nbytes // 2 - 256
+    x = rng.standard_normal((3, 5)).astype("float32")
+    for native in (True, False):
+        found = nvm.VirtualMachine(nvm.load(half.to_bytes(), native=native)).run(x).numpy()
+        np.testing.assert_allclose(found, x @ w.T, rtol=tolerance, atol=tolerance)
+        assert (found != x @ w.T).any()
+
+
+def test_a_weight_beyond_float16_is_an_error() -> None:
+    w = np.full((64, 5), 1e5, "float32")
+    with pytest.raises(CompileError, match="100000 does not fit in float16"):
+        nvm.compile(relay.parse(TEXT), params={"w": w}, weights="float16")
+    nvm.compile(relay.parse(TEXT), params={"w": w}, weights="bfloat16")
+
+
+def test_an_unknown_dtype_of_weights_is_an_error() -> None:
+    with pytest.raises(ValueError, match="weights must be"):
+        nvm.compile(relay.parse(TEXT), weights="int4")

@@ -12,7 +12,7 @@ from nimblevm.kernels.loop_ir import PanelProduct
 from nimblevm.kernels.lower import LoweredKernel, lower_primitive
 from nimblevm.kernels.rewrite import all_statements
 from nimblevm.kernels.schedule import schedule
-from nimblevm.relay.op.dense_pack import panels_of
+from nimblevm.relay.op.dense_pack import panels_of, to_bfloat16, widened
 from tests.kernels.fused import floats
 from tests.kernels.native import Library, Program, agree, bind, parsed
 
@@ -123,3 +123,33 @@ def test_batches_of_rows() -> None:
         args = [x, panels_of(w)]
         found = Program(lowered, args, bind(lowered, args, [expected])).run(library)[0]
         assert agree(found, expected, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "uint16"])
+def test_weights_of_16_bits(dtype: str) -> None:
+    text = f"""def @main(%x: Tensor[(?m, 37), float32], %w: Tensor[(5, 37, 16), {dtype}]) {{
+      nn.contrib_dense_pack(%x, %w, weight_layout="NC16n", units=70) }}"""
+    lowered = lower_primitive(parsed(text)[1])
+    assert _products(lowered, ("avx512f",)) == 1
+    code = llvm.build([lowered.kernel], "native")
+    assert code is not None
+    library = Library(code)
+    w = floats(70, 37)
+    half = to_bfloat16(w) if dtype == "uint16" else w.astype("float16")
+    for rows in ROWS:
+        x = floats(rows, 37)
+        expected = x @ widened(half).T
+        args = [x, panels_of(half)]
+        found = Program(lowered, args, bind(lowered, args, [expected])).run(library)[0]
+        assert agree(found, expected, 1e-5, 1e-5), rows
+
+
+def test_bfloat16_rounds_to_nearest_even() -> None:
+    bits = np.array(
+        [0x3F800000, 0x3F808000, 0x3F818000, 0x3F808001, 0xBF7FFFFF, 0x7F7FFFFF], np.uint32
+    )
+    wanted = [0x3F80, 0x3F80, 0x3F82, 0x3F81, 0xBF80, 0x7F80]
+    assert to_bfloat16(bits.view(np.float32)).tolist() == wanted
+    special = to_bfloat16(np.array([np.inf, -np.inf, np.nan], np.float32))
+    assert special[:2].tolist() == [0x7F80, 0xFF80]
+    assert np.isnan(widened(special))[2]

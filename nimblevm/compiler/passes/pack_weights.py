@@ -6,12 +6,14 @@ after:   nn.contrib_dense_pack(%x, meta[relay.Constant][0], weight_layout="NC16n
 
 Also nn.matmul with a constant right operand. A constant has one layout for all of its uses: one that anything but such
 a product reads stays as it is. So do weights of fewer columns than MIN_UNITS, where padding costs more than it gains,
-and dtypes without packed kernels.
+and dtypes without packed kernels. With `weights` "float16" or "bfloat16" float32 weights are stored in 16 bits.
 
 Needs: inferred types. Keeps: them. Cost: one walk and a copy of the weights.
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import (
@@ -22,8 +24,10 @@ from nimblevm.compiler.rewrite import (
     type_of,
     with_body,
 )
-from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, children
-from nimblevm.relay.op.dense_pack import DTYPES, LAYOUT, panels_of
+from nimblevm.errors import CompileError
+from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Span, children
+from nimblevm.relay.op.common import Array
+from nimblevm.relay.op.dense_pack import DTYPES, LAYOUT, panels_of, to_bfloat16
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import TensorType
 
@@ -69,11 +73,32 @@ def _packable(mod: IRModule) -> dict[Constant, int]:
     return {constant: a for constant, a in axis.items() if constant not in other}
 
 
+def _stored(panels: Array, dtype: str, product: Call) -> Array:
+    """A packed weight in the dtype that the user wants; float64 weights stay."""
+    if panels.dtype != np.float32 or dtype == "float32":
+        return panels
+    if dtype == "bfloat16":
+        return to_bfloat16(panels)
+    with np.errstate(over="ignore"):
+        half = panels.astype(np.float16)
+    if np.isinf(half).sum() != np.isinf(panels).sum():
+        place = f"{product.span}: " if isinstance(product.span, Span) else ""
+        largest = np.abs(panels[np.isfinite(panels)]).max()
+        raise CompileError(
+            f"{place}a weight of {largest:.6g} does not fit in float16 (at most 65504); store weights as "
+            "bfloat16 or float32"
+        )
+    return half
+
+
 class _Packer(Rewriter):
-    def __init__(self, packable: dict[Constant, int], made: dict[Constant, Constant]) -> None:
+    def __init__(
+        self, packable: dict[Constant, int], made: dict[Constant, Constant], dtype: str
+    ) -> None:
         super().__init__()
         self.packable = packable
         self.made = made
+        self.dtype = dtype
 
     def visit(self, node: Expr, new: Expr) -> Expr:
         weight = _weight(new)
@@ -82,7 +107,8 @@ class _Packer(Rewriter):
         packed = self.made.get(weight)
         columns = weight.data if self.packable[weight] == 0 else weight.data.T
         if packed is None:
-            packed = self.made[weight] = Constant(panels_of(columns), span=weight.span)
+            panels = _stored(panels_of(columns), self.dtype, new)
+            packed = self.made[weight] = Constant(panels, span=weight.span)
         call = op_call(
             "nn.contrib_dense_pack", (new.args[0], packed), type_of(new),
             weight_layout=LAYOUT, units=columns.shape[0], out_dtype="",
@@ -99,7 +125,7 @@ def pack_weights(mod: IRModule, ctx: PassContext) -> IRModule:
     made: dict[Constant, Constant] = {}
 
     def pack(function: Function) -> Function:
-        return with_body(function, _Packer(packable, made).rewrite(function.body))
+        return with_body(function, _Packer(packable, made, ctx.weights).rewrite(function.body))
 
     return map_functions(mod, pack)
 

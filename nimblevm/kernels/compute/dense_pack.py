@@ -7,6 +7,7 @@ from typing import Any
 
 from nimblevm.kernels.compute.common import known, tensor_type
 from nimblevm.kernels.llvm_panels import LANES
+from nimblevm.kernels.loop_ir import Value
 from nimblevm.kernels.tensor_expr import (
     Emitter,
     Index,
@@ -32,11 +33,19 @@ def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tens
         def term(inner: Index) -> Steps:
             x = yield data, (*index[:-1], *inner)
             w = yield weight, (panel, *inner, lane)
-            return em.b.mul(x, w)
+            return em.b.mul(x, _widened(em, w, dtype))
 
         return (yield from em.accumulate("add", em.b.const(0, dtype), index, (depth,), term))
 
     return TensorExpr(out.shape, dtype, at, 1 << 20, costly=True)
+
+
+def _widened(em: Emitter, w: Value, dtype: str) -> Value:
+    """An element of the weight; uint16 are the bits of a bfloat16."""
+    if w.dtype == "uint16":
+        shifted = em.b.binary("shl", em.b.cast(w, "int32"), em.b.const(16, "int32"))
+        return em.b.bits(shifted, dtype)
+    return em.b.cast(w, dtype)
 
 
 register_compute("nn.contrib_dense_pack", _compute)

@@ -22,6 +22,7 @@ from nimblevm.kernels.loop_ir import (
     Axis,
     Binary,
     Buffer,
+    Cast,
     Compare,
     Const,
     For,
@@ -32,6 +33,7 @@ from nimblevm.kernels.loop_ir import (
     PanelProduct,
     SetLocal,
     Statement,
+    Unary,
     Value,
 )
 from nimblevm.kernels.rewrite import Rewriter, all_statements, all_values
@@ -112,17 +114,28 @@ def _product(
         or value.op != "mul"
     ):
         return None
-    x, w = value.lhs, value.rhs
-    if (
-        not isinstance(x, Load)
-        or not isinstance(w, Load)
-        or x.dtype != local.dtype
-        or w.dtype != local.dtype
-    ):
+    x, w = value.lhs, _weight(value.rhs, local.dtype)
+    if not isinstance(x, Load) or w is None or x.dtype != local.dtype:
         return None
     if not _is_row(x, loop.var, column, buffers) or not _is_panel(w, loop.var, column):
         return None
     return Product(local, loop, x, w)
+
+
+def _weight(value: Value, dtype: str) -> Load | None:
+    """The load of a weight: of `dtype`, or of 16 bits widened to float32 (compute/dense_pack.py)."""
+    match value:
+        case Load(dtype=own) if own == dtype:
+            return value
+        case Cast(dtype="float32", operand=Load(dtype="float16") as load):
+            return load
+        case Unary(
+            op="bits",
+            dtype="float32",
+            operand=Binary(op="shl", lhs=Cast(operand=Load(dtype="uint16") as load)),
+        ):
+            return load
+    return None
 
 
 def _is_row(x: Load, depth: LoopVar, column: LoopVar, buffers: Sequence[Buffer]) -> bool:

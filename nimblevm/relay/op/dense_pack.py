@@ -2,9 +2,10 @@
 
     out[..., u] = sum over k of data[..., k] * weight[u // 16, k, u % 16]
 
-data (d1, ..., dn, K), n >= 0, weight (P, K, 16) of one dtype, float32 or float64; result (d1, ..., dn, units). Attrs:
-weight_layout ("NC16n": 16 columns of a panel lie side by side, for each k in turn), units (the number of columns,
-16 (P - 1) < units <= 16 P, None: 16 P), out_dtype (that of the operands, or "").
+data (d1, ..., dn, K), n >= 0, float32 or float64, weight (P, K, 16) of that dtype; result (d1, ..., dn, units). The
+weight of float32 data may have 16 bits: float16, or uint16, whose bits are the upper half of a float32 (bfloat16);
+sums are float32. Attrs: weight_layout ("NC16n": 16 columns of a panel lie side by side, for each k in turn), units
+(the number of columns, 16 (P - 1) < units <= 16 P, None: 16 P), out_dtype (that of the data, or "").
 The compiler makes it of nn.dense with a constant weight (compiler/passes/pack_weights.py).
 Source: Relay's nn/_nn.py; layout names as in TVM.
 Differs from numpy: there is no such function.
@@ -34,6 +35,8 @@ from nimblevm.relay.types import TensorType, Type
 LANES = 16
 LAYOUT = f"NC{LANES}n"
 DTYPES = ("float32", "float64")
+HALVES = ("float16", "uint16")
+"""dtypes of weights of 16 bits: float16, and bfloat16 as its bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +57,27 @@ def panels_of(weight: Array) -> Array:
     return np.ascontiguousarray(padded.reshape(count, LANES, depth).transpose(0, 2, 1))
 
 
+def to_bfloat16(weight: Array) -> Array:
+    """float32 rounded to the nearest bfloat16, ties to even, as its bits (uint16)."""
+    bits = weight.view(np.uint32)
+    rounded_up = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
+    # Rounding a NaN's bits could give infinity.
+    found = np.where(np.isnan(weight), bits | np.uint32(1 << 22), rounded_up) >> np.uint32(16)
+    return found.astype(np.uint16)
+
+
+def widened(weight: Array) -> Array:
+    """A weight of 16 bits as float32; others as they are."""
+    if weight.dtype == np.uint16:
+        return (weight.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return weight.astype(np.float32) if weight.dtype == np.float16 else weight
+
+
 def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: DensePackAttrs) -> Type:
     data = tensor_of(ctx, arg_types, 0, DTYPES)
-    weight = tensor_of(ctx, arg_types, 1, DTYPES)
-    same_dtype(ctx, data, weight, 1)
+    weight = tensor_of(ctx, arg_types, 1, (*DTYPES, *HALVES))
+    if data.dtype != "float32" or weight.dtype not in HALVES:
+        same_dtype(ctx, data, weight, 1)
     if attrs.weight_layout != LAYOUT:
         raise ctx.fail(f'weight_layout must be "{LAYOUT}", not "{attrs.weight_layout}"')
     if attrs.out_dtype not in ("", data.dtype):
@@ -84,6 +104,7 @@ def _reference(inputs: tuple[Array, ...], attrs: DensePackAttrs, result: Type) -
             f"nn.contrib_dense_pack: data {data.shape} and weight {weight.shape} differ in the input size"
         )
     dtype = dtype_name(data)
+    weight = widened(weight)
     columns = weight.transpose(0, 2, 1).reshape(weight.shape[0] * LANES, weight.shape[1])
     units = columns.shape[0] if attrs.units is None else attrs.units
     with np.errstate(all="ignore"):
