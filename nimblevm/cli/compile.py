@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +12,14 @@ import typer
 import nimblevm as nvm
 from nimblevm.cli.arrays import numpy_file
 from nimblevm.cli.console import Mistake, progress_of, read_text, say
+
+
+class Weights(enum.Enum):
+    """dtypes in which packed weights are stored."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
 
 
 def compile_(
@@ -29,6 +38,13 @@ def compile_(
             "no machine code."
         ),
     ] = "native",
+    weights: Annotated[
+        Weights,
+        typer.Option(
+            help="How weights of products are stored. 16 bits halve the file and the time to read them; "
+            "sums stay float32, results change a little."
+        ),
+    ] = Weights.FLOAT32,
 ) -> None:
     """Compile Relay text to an executable file.
 
@@ -40,16 +56,19 @@ def compile_(
       nimblevm compile model.rly
       nimblevm compile model.rly --params weights.npz -o build/model.nvm
       nimblevm compile model.rly --target x86-64-v3    for other machines
+      nimblevm compile model.rly --params weights.npz --weights bfloat16
     """
     start = time.perf_counter()
-    weights = _weights(params) if params is not None else {}
+    bound = _weights(params) if params is not None else {}
     path = output or source.with_suffix(".nvm")
     if path == source:
         raise Mistake(f"{source} would be overwritten: name the executable with -o FILE.nvm")
     with progress_of(f"compiling {source.name}") as report:
         report("reading", 0, 1)
         mod = nvm.relay.parse(read_text(source), source_name=str(source))
-        nvm.compile(mod, params=weights, target=target, progress=report).save(path)
+        nvm.compile(mod, params=bound, target=target, progress=report, weights=weights.value).save(
+            path
+        )
     took = time.perf_counter() - start
     say(f"wrote {path} ({path.stat().st_size} bytes) in {took:.2f} s")
 

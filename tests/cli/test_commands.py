@@ -29,6 +29,21 @@ def test_compile_names_the_file_after_the_source(folder: Path, cli: Cli) -> None
     assert Path("own.nvm").exists()
 
 
+def test_compile_stores_weights_in_16_bits(folder: Path, cli: Cli) -> None:
+    Path("wide.rly").write_text(
+        '#[version = "0.0.5"]\n'
+        "def @main(%x: Tensor[(1, 64), float32], %w: Tensor[(64, 64), float32]) { nn.dense(%x, %w) }\n"
+    )
+    np.savez("wide.npz", w=np.ones((64, 64), "float32"))
+    sizes = []
+    for weights in ("float32", "bfloat16"):
+        args = ("wide.rly", "--params", "wide.npz", "--weights", weights, "--target", "none")
+        assert cli("compile", *args).code == 0
+        sizes.append(Path("wide.nvm").stat().st_size)
+    assert 8000 < sizes[0] - sizes[1] < 8400
+    assert cli("compile", "wide.rly", "--weights", "int4").code == 2
+
+
 def test_inspect(folder: Path, cli: Cli) -> None:
     out = cli("inspect", "model.nvm").out
     for text in ("%x: Tensor[(?n, 4), float32]", "?n from %x", "%x axis 1 = 4", "%y axis 0 = ?n"):
