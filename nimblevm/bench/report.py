@@ -118,9 +118,10 @@ def notes(results: Sequence[RowResult]) -> list[str]:
         head = f"{result.row.title}, {result.threads} thread(s)"
         taken = sum(side.taken for side in result.sides.values())
         dropped = sum(side.dropped for side in result.sides.values())
+        tolerated = sum(side.tolerated for side in result.sides.values())
         found.append(
             f"{head}: {result.rounds} rounds, {result.rounds_dropped} dropped; "
-            f"{dropped} of {taken} slices dropped for context switches"
+            f"{dropped} of {taken} slices dropped for context switches, {tolerated} long ones kept with some"
         )
         for name, side in result.sides.items():
             if side.problem:

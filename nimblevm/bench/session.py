@@ -120,6 +120,7 @@ class SideResult:
     rounds: list[tuple[float, ...]] = field(default_factory=list)
     taken: int = 0
     dropped: int = 0
+    tolerated: int = 0
     problem: str = ""  # why it does not take part
 
 
@@ -229,6 +230,7 @@ def take_rounds(
             turn = workers[name].turn(ATTEMPTS)
             sides[name].taken += turn.taken
             sides[name].dropped += turn.dropped
+            sides[name].tolerated += turn.tolerated
             turns[name] = turn
         clean = {
             name: tuple(s for s in turn.seconds if s is not None) for name, turn in turns.items()

@@ -52,7 +52,7 @@ def test_a_machine_without_a_quiet_moment_ends_the_row() -> None:
 
 def test_slices_with_context_switches_are_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
     switches = iter([1, 2, 0] + [3] * 6)
-    monkeypatch.setattr(worker, "_slice", lambda run, value, repeats: (0.25, next(switches)))
+    monkeypatch.setattr(worker, "_slice", lambda run, value, repeats: (0.25, next(switches), 1.0))
     monkeypatch.setattr(worker, "WARM", 0.0)
     side = Side(Prepared(lambda value: [value], "none"), [ROWS["lstm-tiny"].cases()[0]] * 2)
     assert side.turn(6) == Turn((0.25, None), 9, 8)
@@ -113,3 +113,11 @@ def test_threads_need_cores() -> None:
     with pytest.raises(ValueError, match="100000 threads"):
         cores_for(100000)
     assert issubclass(WorkerError, Exception)
+
+
+def test_long_slices_may_have_switches_that_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    slices = iter([(0.5, 3, 0.01), (0.5, 3, 0.0001), (0.01, 1, 0.0), (0.01, 0, 0.0)])
+    monkeypatch.setattr(worker, "_slice", lambda run, value, repeats: next(slices))
+    monkeypatch.setattr(worker, "WARM", 0.0)
+    side = Side(Prepared(lambda value: [value], "none"), [ROWS["lstm-tiny"].cases()[0]] * 2)
+    assert side.turn(6) == Turn((0.5, 0.01), 4, 2, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nimblevm.bench.cases import Case, flatten
-from nimblevm.bench.peers import Unsupported, onnx_encoder, onnx_recurrent
+from nimblevm.bench.peers import Unsupported, onnx_decoder, onnx_encoder, onnx_recurrent
 from nimblevm.bench.rows import Row
 
 _RECURRENT = {
@@ -31,6 +31,12 @@ def models(row: Row, contrib: bool) -> dict[str, dict[str, bytes]]:
         made = {"main": {"standard operators": build(weights, config, pooled, fused=False)}}
         if contrib:
             made["main"]["com.microsoft.Attention"] = build(weights, config, pooled, fused=True)
+    elif row.kind == "gpt2":
+        config = row.sizes["config"]
+        made = {"main": {"standard operators": onnx_decoder.decoder(weights, config, fused=False)}}
+        if contrib:
+            fused = onnx_decoder.decoder(weights, config, fused=True)
+            made["main"]["com.microsoft.MultiHeadAttention"] = fused
     elif row.kind == "resnet":
         made = {"main": {"standard operators": onnx_encoder.resnet18(weights)}}
     elif row.kind == "chain":

@@ -13,6 +13,7 @@ from openvino import properties as props
 from nimblevm.bench.cases import Case
 from nimblevm.bench.peers import Prepared
 from nimblevm.bench.peers.choose import Run, fastest
+from nimblevm.bench.peers.onnx_decoder import cache_names
 from nimblevm.bench.peers.onnx_models import arrays, models
 from nimblevm.bench.rows import Row
 
@@ -39,6 +40,26 @@ def _copied(request: Any, count: int) -> Run:
     return run
 
 
+def _decoding(request: Any, row: Row) -> Run:
+    """A greedy loop in Python around a step whose caches are shared tensors."""
+    config = row.sizes["config"]
+    names = cache_names(config.layers)
+    empty = np.zeros((1, config.heads, 0, config.hidden // config.heads), np.float32)
+
+    def run(inputs: Any) -> Sequence[Any]:
+        prompt, steps = inputs
+        ids, out = prompt[None].astype(np.int64), []
+        values: dict[str, Any] = {past: empty for past, _ in names}
+        for _ in range(int(steps)):
+            found = request.infer({"ids": ids, **values}, share_inputs=True, share_outputs=False)
+            ids = found[0][None]
+            out.append(int(ids[0, 0]))
+            values = {past: found[i] for i, (past, _) in enumerate(names, 1)}
+        return [np.array(out, np.int32)]
+
+    return run
+
+
 def prepare(row: Row, threads: int, variant: str = "") -> Prepared:
     """The same ONNX models as ONNX Runtime's, standard operators alone."""
     start = time.perf_counter()
@@ -56,6 +77,9 @@ def prepare(row: Row, threads: int, variant: str = "") -> Prepared:
         for way, model in ways.items():
             compiled = core.compile_model(core.read_model(model), "CPU", config)
             request, count = compiled.create_infer_request(), len(compiled.outputs)
+            if row.kind == "gpt2":
+                candidates[way] = _decoding(request, row)
+                continue
             candidates[f"{way}, shared memory"] = _shared(request, count)
             candidates[way] = _copied(request, count)
         values = [arrays(row, case) for case in row.cases() if case.program == program]

@@ -31,7 +31,7 @@ def prepare(row: Row, threads: int, variant: str = "") -> Prepared:
     start = time.perf_counter()
     weights = {name: torch.from_numpy(array) for name, array in row.params().items()}
     makers: dict[str, Callable[[dict[str, Any], Row], Model]] = {
-        "lstm": _lstm, "gru": _gru, "treelstm": _by_level, "bert": _bert, "seq2seq": _seq2seq,
+        "lstm": _lstm, "gru": _gru, "treelstm": _by_level, "bert": _bert, "seq2seq": _seq2seq, "gpt2": _gpt2,
         "resnet": _resnet,
     }  # fmt: skip
     models: dict[str, Model] = {}
@@ -179,6 +179,43 @@ def _bert(weights: dict[str, Any], row: Row) -> Model:
         return F.normalize(run(ids[None], None).mean((0, 1)), dim=0)
 
     return pooled if row.sizes["pooled"] else run
+
+
+def _gpt2(weights: dict[str, Any], row: Row) -> Model:
+    """Keys and values of all tokens so far, (1, heads, n, d), concatenated with each new one's."""
+    config, w = row.sizes["config"], weights
+    hidden, heads = config.hidden, config.heads
+
+    def norm(x: Any, name: str) -> Any:
+        return F.layer_norm(x, (hidden,), w[f"{name}_g"], w[f"{name}_b"], config.epsilon)
+
+    def step(ids: Any, seen: int, cache: list[Any]) -> int:
+        count = len(ids)
+        x = w["words"][ids] + w["positions"][seen : seen + count]
+        for i in range(config.layers):
+            qkv = F.linear(norm(x, f"l{i}_norm1"), w[f"l{i}_qkv_w"], w[f"l{i}_qkv_b"])
+            q, k, v = qkv.view(count, 3, heads, -1).permute(1, 2, 0, 3)[:, None]
+            if cache[i] is not None:
+                k, v = torch.cat((cache[i][0], k), 2), torch.cat((cache[i][1], v), 2)
+            cache[i] = (k, v)
+            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=count > 1)
+            mixed = mixed[0].transpose(0, 1).reshape(count, hidden)
+            x = x + F.linear(mixed, w[f"l{i}_o_w"], w[f"l{i}_o_b"])
+            u = F.linear(norm(x, f"l{i}_norm2"), w[f"l{i}_in_w"], w[f"l{i}_in_b"])
+            u = F.gelu(u, approximate="tanh")
+            x = x + F.linear(u, w[f"l{i}_out_w"], w[f"l{i}_out_b"])
+        return int(torch.argmax(F.linear(norm(x[-1:], "norm"), w["words"])))
+
+    def run(prompt: Any, steps: Any) -> Any:
+        cache: list[Any] = [None] * config.layers
+        ids, seen, out = prompt.long(), 0, []
+        for _ in range(int(steps)):
+            out.append(step(ids, seen, cache))
+            seen += len(ids)
+            ids = torch.tensor([out[-1]])
+        return torch.tensor(out, dtype=torch.int32)
+
+    return run
 
 
 def _seq2seq(weights: dict[str, Any], row: Row) -> Model:
