@@ -87,6 +87,19 @@ def _bert(row: Row, case: Case) -> list[Phase]:
     ]
 
 
+def _decoder(row: Row, case: Case) -> list[Phase]:
+    """The prompt at once, then a token at a time; the words are read once more for the logits."""
+    config = row.sizes["config"]
+    blocks = config.layers * (4 * config.hidden**2 + 2 * config.hidden * config.inner)
+    words = config.vocabulary * config.hidden
+    prompt = len(case.inputs[0])
+    read = FLOAT * (blocks + words)
+    return [
+        Phase("prompt", 2.0 * (prompt * blocks + words), read, read),
+        Phase("steps", 2.0 * (case.units - 1) * (blocks + words), (case.units - 1) * read, read),
+    ]
+
+
 def _seq2seq(row: Row, case: Case) -> list[Phase]:
     hidden, symbols = row.sizes["hidden"], row.sizes["symbols"]
     source = len(case.inputs[0])
@@ -127,6 +140,7 @@ PHASES: Mapping[str, Callable[[Row, Case], list[Phase]]] = MappingProxyType(
         "gru": _gru,
         "treelstm": _treelstm,
         "bert": _bert,
+        "gpt2": _decoder,
         "seq2seq": _seq2seq,
         "resnet": _resnet,
     }

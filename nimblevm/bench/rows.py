@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from nimblevm.bench.cases import Case, lengths, parse_like_tree
-from nimblevm.bench.workloads import bert, chain, gru, lstm, minilm, resnet, seq2seq, treelstm
+from nimblevm.bench.greedy import greedy
+from nimblevm.bench.workloads import bert, chain, gpt2, gru, lstm, minilm, resnet, seq2seq, treelstm
+from nimblevm.relay.ir import IRModule
 
 Array = np.ndarray[Any, Any]
 Seconds = Sequence[float]  # one a case, in the order of the row's cases
@@ -61,6 +63,8 @@ class Row:
     kind       which implementation an adapter needs: lstm, gru, treelstm, ...
     sizes      the workload's sizes, for adapters and roofline
     programs   Relay text by name
+    module     instead of programs: the module "main" with its weights bound
+    entry      the function that is called
     params     all weights by name; a program takes those that it declares
     reference  numpy: (weights, case) -> outputs
     """
@@ -76,6 +80,8 @@ class Row:
     peers: tuple[str, ...]
     metrics: tuple[Metric, ...]
     size_name: str = "length"
+    module: Callable[[dict[str, Array]], IRModule] | None = None
+    entry: str = "main"
     tolerance: tuple[float, float] = (1e-3, 1e-4)  # relative, absolute
 
     def shortened(self) -> Row:
@@ -252,6 +258,26 @@ def _seq2seq(symbols: int = 1000, hidden: int = 512, limit: int = 40) -> Row:
     )
 
 
+def _decoder(prompt: int = 16, steps: int = 64, config: gpt2.Config = gpt2.Config()) -> Row:  # noqa: B008
+    return Row(
+        name="gpt2",
+        title=f"GPT-2 small sizes, greedy, {prompt} + {steps} tokens",
+        kind="gpt2",
+        sizes={"config": config},
+        programs=dict,
+        module=lambda weights: gpt2.module(weights, config),
+        entry="generate",
+        params=lambda: gpt2.params(config),
+        cases=lambda: [Case(steps, steps, (_tokens(prompt, config.vocabulary), np.int32(steps)))],
+        reference=lambda w, case: (
+            greedy(w, config.heads, config.epsilon, case.inputs[0], int(case.inputs[1])),
+        ),
+        peers=("onnxruntime", "openvino", "torch"),
+        metrics=(Metric("per generated token", "ms/token", MS, ratio=0.88),),
+        size_name="generated tokens",
+    )
+
+
 def _resnet(width: int = 64, classes: int = 1000) -> Row:
     def cases() -> list[Case]:
         rng = np.random.default_rng(15)
@@ -289,6 +315,7 @@ _ROWS = (
     _treelstm(),
     _bert(),
     _minilm("minilm", "MiniLM-L6", _MIXED, 0.85),
+    _decoder(),
     _chain(),
     _seq2seq(),
     _resnet(),
