@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 from nimblevm.errors import CompileError, Unsupported, warn
 from nimblevm.kernels import link
-from nimblevm.kernels.llvm_kernel import KernelText
 from nimblevm.kernels.llvm_ops import Helpers
+from nimblevm.kernels.llvm_threads import ThreadedText
 from nimblevm.kernels.loop_ir import Kernel
 from nimblevm.kernels.schedule import schedule
 
@@ -158,7 +158,7 @@ def module_text(kernels: Sequence[Kernel], info: TargetInfo) -> tuple[str, tuple
     functions: list[int] = []
     for kernel in kernels:
         try:
-            text = KernelText(
+            text = ThreadedText(
                 schedule(kernel, info.features), f"k{len(texts)}", helpers, metadata
             ).text()
         except Unsupported:

@@ -8,7 +8,7 @@ both cases vectorise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from nimblevm import dtypes
 from nimblevm.errors import STATUSES, DivisionByZero, IndexOutOfRange
@@ -100,24 +100,33 @@ class KernelText:
                     self.pitch_of[number, axis] = position
                     position += 1
         self.n_dims = position
+        self.capture, self.body_attributes = "nocapture ", "#2"
 
     def text(self) -> str:
         """Both functions. Raises Unsupported for an operation without generated code."""
-        self.lines.label("entry")
-        self._allocate_locals()
-        self._strides()
+        self._begin(self.stack)
         self._block(self.kernel.body)
         self.lines.void("ret i32 0")
-        buffers = [
-            f"ptr {'noalias ' if self.noalias[i] else ''}nocapture %b{i}" for i in self.operands
-        ]
-        dims = [f"i64 %d{i}" for i in range(self.n_dims)]
-        steps = [f"i64 %s{i}" for i in self.pitch_of.values()]
-        params = ", ".join(["ptr %ctx", "ptr %out_dims", *buffers, *dims, *steps])
+        params = ", ".join(f"{type_} {name}" for type_, name in self._params(self.operands))
         body = "\n".join(self.lines.text)
         return (
-            f"define internal i32 @{self.symbol}.body({params}) #2 {{\n{body}\n}}\n{self._entry()}"
+            f"define internal i32 @{self.symbol}.body({params}) {self.body_attributes} "
+            f"{{\n{body}\n}}\n{self._entry()}"
         )
+
+    def _begin(self, tiles: Iterable[int]) -> None:
+        """The start of a function's body: arrays and locals on the stack, sizes."""
+        self.lines.label("entry")
+        self._allocate_locals(tiles)
+        self._strides()
+
+    def _params(self, buffers: Sequence[int]) -> list[tuple[str, str]]:
+        """Type with attributes, and name, of what a function with these operands gets."""
+        found = [("ptr", "%ctx"), ("ptr", "%out_dims")]
+        for i in buffers:
+            found.append((f"ptr {'noalias ' if self.noalias[i] else ''}{self.capture}", f"%b{i}"))
+        found += [("i64", f"%d{i}") for i in range(self.n_dims)]
+        return found + [("i64", f"%s{i}") for i in self.pitch_of.values()]
 
     def _entry(self) -> str:
         lines = Lines(self.lines.helpers)
@@ -143,8 +152,8 @@ class KernelText:
 
     # --- set-up ---------------------------------------------------------------------------------
 
-    def _allocate_locals(self) -> None:
-        for number in self.stack:
+    def _allocate_locals(self, tiles: Iterable[int]) -> None:
+        for number in tiles:
             buffer = self.kernel.buffers[number]
             size = buffer.axes[0].size
             assert isinstance(size, Const)
@@ -205,9 +214,16 @@ class KernelText:
         self.scopes.pop()
         self.temporary = {}
 
-    def _for(self, loop: For) -> None:
+    def _for(
+        self,
+        loop: For,
+        first: str = "0",
+        last: str | None = None,
+        inside: Callable[[str], None] | None = None,
+    ) -> None:
+        """Turns first .. last - 1 (default: all) of a loop; `inside` writes the body for the register of a turn."""
         b = self.lines
-        extent = self._value(loop.extent)
+        extent = self._value(loop.extent) if last is None else last
         name = b.name("loop")
         inner = any(isinstance(s, For) for s in all_statements(loop.body))
         outer_group = self.group
@@ -222,27 +238,32 @@ class KernelText:
             extra += ", " + self._node('!{!"llvm.loop.unroll.disable"}')
         mark = self._node(f'distinct !{{!SELF, !{{!"llvm.loop.mustprogress"}}{extra}}}')
         outermost = len(self.scopes) == 1
-        in_chunks = outermost and not inner and _may_be_long(loop.extent)
+        in_chunks = (outermost or last is not None) and not inner and _may_be_long(loop.extent)
         mask = self._poll_mask(loop.body) if inner and outermost else ""
-        first, last = self._open_chunk(extent) if in_chunks else ("0", extent)
+        end = extent
+        if in_chunks:
+            first, end = self._open_chunk(first, extent)
         b.void(f"br label %{name}.pre")
         b.label(f"{name}.pre")
         b.void(f"br label %{name}.head")
         b.label(f"{name}.head")
         b.void(f"%{name}.i = phi i64 [ {first}, %{name}.pre ], [ %{name}.next, %{name}.latch ]")
-        b.void(f"%{name}.go = icmp slt i64 %{name}.i, {last}")
+        b.void(f"%{name}.go = icmp slt i64 %{name}.i, {end}")
         b.void(f"br i1 %{name}.go, label %{name}.body, label %{name}.exit")
         b.label(f"{name}.body")
         if inner and outermost:
             self._poll_now_and_then(f"%{name}.i", mask)
-        self._scoped(loop.body, {loop.var: f"%{name}.i"})
+        if inside is None:
+            self._scoped(loop.body, {loop.var: f"%{name}.i"})
+        else:
+            inside(f"%{name}.i")
         b.void(f"br label %{name}.latch")
         b.label(f"{name}.latch")
         b.void(f"%{name}.next = add nuw nsw i64 %{name}.i, 1")
         b.void(f"br label %{name}.head, !llvm.loop {mark}")
         b.label(f"{name}.exit")
         if in_chunks:
-            self._close_chunk(first, last, extent)
+            self._close_chunk(first, end, extent)
         self.group = outer_group
 
     def _masked(self, loop: For) -> str:
@@ -258,7 +279,7 @@ class KernelText:
         )
         return "".join(", " + self._node(wish) for wish in wishes)
 
-    def _open_chunk(self, extent: str) -> tuple[str, str]:
+    def _open_chunk(self, start: str, extent: str) -> tuple[str, str]:
         """The turns of a loop without inner loops in pieces, a poll between them: first and last turn of a piece."""
         b = self.lines
         name = b.name("chunk")
@@ -267,7 +288,7 @@ class KernelText:
         b.void(f"br label %{name}")
         b.label(name)
         first = f"%{name}.first"
-        b.void(f"{first} = phi i64 [ 0, %{name}.pre ], [ %{name}.last, %{name}.next ]")
+        b.void(f"{first} = phi i64 [ {start}, %{name}.pre ], [ %{name}.last, %{name}.next ]")
         # extent - first can't overflow, first + POLL_ELEMENTS could.
         left = b.do(f"sub nsw i64 {extent}, {first}")
         short = b.do(f"icmp slt i64 {left}, {POLL_ELEMENTS}")

@@ -6,6 +6,7 @@ import ctypes
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,12 @@ FAIL = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_int64, ctypes.c_int64
 )
 POLL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+RANGE = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
+)
+PARALLEL_FOR = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, RANGE, ctypes.c_void_p
+)
 
 
 class Context(ctypes.Structure):
@@ -37,7 +44,7 @@ class Context(ctypes.Structure):
 
     _fields_ = (
         ("abi", ctypes.c_uint32), ("size", ctypes.c_uint32), ("fail", FAIL), ("poll", POLL),
-        ("parallel_for", ctypes.c_void_p),
+        ("parallel_for", PARALLEL_FOR),
     )  # fmt: skip
 
 
@@ -63,6 +70,22 @@ def _answer(ctx: Any) -> int:
 
 
 _POLL = POLL(_answer)
+cuts: list[float] = []
+"""Where the next parallel loops are cut, as parts of their length; the pieces run from the last to the first."""
+regions: list[tuple[int, int]] = []
+"""Turns, and the estimate of work in ns, of the parallel loops that ran."""
+
+
+def _parallel_for(ctx: Any, count: int, work: int, fn: Any, closure: Any) -> int:
+    regions.append((count, work))
+    places = [0, *sorted(int(cut * count) for cut in cuts), count]
+    for begin, end in reversed(list(pairwise(places))):
+        if begin < end and (status := fn(ctx, closure, begin, end)):
+            return int(status)
+    return 0
+
+
+_PARALLEL_FOR = PARALLEL_FOR(_parallel_for)
 
 
 class Library:
@@ -81,7 +104,7 @@ class Library:
 
     def call(self, index: int, buffers: Sequence[np.ndarray], numbers: Sequence[int]) -> int:
         """Run a kernel; returns its status."""
-        context = Context(1, ctypes.sizeof(Context), _FAIL, _POLL, None)
+        context = Context(1, ctypes.sizeof(Context), _FAIL, _POLL, _PARALLEL_FOR)
         pointers = (ctypes.c_void_p * max(len(buffers), 1))(*(b.ctypes.data for b in buffers))
         values = (ctypes.c_int64 * max(len(numbers), 1))(*numbers)
         return self.functions[index](ctypes.byref(context), pointers, values)

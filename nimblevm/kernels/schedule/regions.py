@@ -1,0 +1,196 @@
+"""Which loops of a scheduled kernel may run on several threads, and in what units.
+
+before:  for i < N, parallel: for j < M, parallel: out[i,j] = f(x[i,j])
+region:  loops (i, j), a unit is 256 turns of j: N * ceil(M / 256) units, of which a thread takes a range
+
+A unit is computed by the same code whichever thread runs it and whatever range it is part of, so the results do
+not depend on the number of threads. Therefore ranges of a loop that LLVM makes vectors of begin at multiples of
+256 turns, more than a vector and its copies hold: what is left over at the end is the same elements for any ranges.
+Sums are never split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from nimblevm.kernels.loop_ir import (
+    Accumulate,
+    Const,
+    For,
+    Kernel,
+    Load,
+    Local,
+    LoopVar,
+    PanelProduct,
+    SetDim,
+    SetLocal,
+    Statement,
+    Store,
+    Value,
+)
+from nimblevm.kernels.rewrite import all_statements, all_values, values_of
+from nimblevm.kernels.schedule.index import STACK, mentions
+from nimblevm.kernels.schedule.work import Work, work_of
+
+BLOCK = 256
+"""Turns of a loop of vectors that stay together."""
+LONG = 2048
+"""A loop of vectors with at most so many turns is one unit."""
+ENOUGH = 64
+"""So many units of an outer loop need no inner one to be split."""
+UNROLLED = 64
+"""Loops inside that have together at most so many turns may be unrolled, which leaves one loop of vectors."""
+MIN_WORK = 4000.0
+"""ns of work that is worth a hand-off (about 1 us between threads that spin; docs/performance.md)."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Region:
+    """A statement of a kernel's body that may run in parallel.
+
+    loops     a perfect nest, outermost first; units are counted over all of them, the last one's in blocks
+    block     turns of the last loop in one of its units
+    carried   locals that are set before and read inside
+    buffers   operands and tiles that are used inside
+    work      ns, of the whole nest
+    """
+
+    loops: tuple[For, ...]
+    block: int
+    carried: tuple[Local, ...]
+    buffers: tuple[int, ...]
+    work: Work
+
+
+def regions_of(kernel: Kernel) -> dict[For, Region]:
+    """The regions of a kernel by their outermost loop."""
+    found: dict[For, Region] = {}
+    used = [_buffers(s) for s in kernel.body]
+    stack = {n for n, b in enumerate(kernel.buffers) if b.name == STACK}
+    for number, statement in enumerate(kernel.body):
+        if not isinstance(statement, For) or not statement.parallel:
+            continue
+        others = [s for n, s in enumerate(kernel.body) if n != number]
+        elsewhere = {b for n, row in enumerate(used) if n != number for b in row}
+        region = _region(statement, others, used[number], stack)
+        # A tile on the stack belongs to one function.
+        if region is not None and not stack & elsewhere & set(region.buffers):
+            found[statement] = region
+    return found
+
+
+def _region(
+    loop: For, others: Sequence[Statement], buffers: tuple[int, ...], stack: set[int]
+) -> Region | None:
+    work = work_of((loop,))
+    if not any(work) and sum(work.values()) < MIN_WORK:
+        return None
+    inside = list(all_statements((loop,)))
+    if any(isinstance(s, SetDim) for s in inside):
+        return None
+    set_ = {s.local for s in inside if isinstance(s, SetLocal | Accumulate)}
+    read = dict.fromkeys(v for v in _values(inside) if isinstance(v, Local))
+    outside = list(all_statements(others))
+    of_others = {s.local for s in outside if isinstance(s, SetLocal | Accumulate)}
+    of_others.update(v for v in _values(outside) if isinstance(v, Local))
+    if set_ & of_others or not _independent(loop, inside, stack):
+        return None
+    carried = tuple(local for local in read if local not in set_)
+    loops, block = _levels(loop, stack)
+    return Region(loops, block, carried, buffers, work)
+
+
+def _levels(loop: For, stack: set[int]) -> tuple[tuple[For, ...], int]:
+    """How deep to split: until there are units enough."""
+    loops = [loop]
+    units = _units(loop)
+    while units is None or units < ENOUGH:
+        below = loops[-1].body[0] if len(loops[-1].body) == 1 else None
+        if not isinstance(below, For) or not below.parallel or below.masked:
+            break
+        if any(mentions(below.extent, outer.var) for outer in loops) or not _by_dims(below):
+            break
+        if _is_short(below) or not _independent(below, list(all_statements((below,))), stack):
+            break
+        loops.append(below)
+        more = _units(below)
+        units = None if units is None or more is None else units * more
+    return tuple(loops), BLOCK if _is_leaf(loops[-1]) else 1
+
+
+def _units(loop: For) -> int | None:
+    if not isinstance(loop.extent, Const):
+        return None
+    size = int(loop.extent.value)
+    return -(-size // BLOCK) if _is_leaf(loop) else size
+
+
+def _is_short(loop: For) -> bool:
+    return _is_leaf(loop) and isinstance(loop.extent, Const) and loop.extent.value <= LONG
+
+
+def _is_leaf(loop: For) -> bool:
+    """Whether LLVM may make vectors of this loop: there is no other inside, or only few turns of others."""
+    turns = 0
+    for statement in all_statements(loop.body):
+        if isinstance(statement, PanelProduct):
+            return False
+        if isinstance(statement, For):
+            if not isinstance(statement.extent, Const):
+                return False
+            turns += int(statement.extent.value)
+    return turns <= UNROLLED
+
+
+def _by_dims(loop: For) -> bool:
+    return not any(isinstance(v, Local | Load | LoopVar) for v in all_values((loop.extent,)))
+
+
+def _independent(loop: For, inside: Sequence[Statement], stack: set[int]) -> bool:
+    """Whether turns write different elements, and read of what the region writes only their own."""
+    stores: dict[int, list[tuple[Value, ...]]] = {}
+    for statement in inside:
+        if isinstance(statement, Store) and statement.buffer not in stack:
+            stores.setdefault(statement.buffer, []).append(statement.indices)
+    loads: dict[int, list[tuple[Value, ...]]] = {}
+    for value in _values(inside):
+        if isinstance(value, Load) and value.buffer in stores:
+            loads.setdefault(value.buffer, []).append(value.indices)
+    for buffer, places in stores.items():
+        if not all(any(mentions(index, loop.var) for index in row) for row in places):
+            return False
+        if buffer in loads:
+            # One axis that every access indexes with the loop's variable keeps the turns apart.
+            both = [*places, *loads[buffer]]
+            axes = range(len(both[0]))
+            if not any(_apart([row[axis] for row in both], loop.var) for axis in axes):
+                return False
+    return True
+
+
+def _apart(indices: Sequence[Value], var: LoopVar) -> bool:
+    if not all(mentions(index, var) for index in indices):
+        return False
+    return all(index is indices[0] for index in indices) or all(i is var for i in indices)
+
+
+def _values(statements: Sequence[Statement]) -> Iterator[Value]:
+    seen: set[Value] = set()
+    for statement in statements:
+        yield from all_values(values_of(statement), seen)
+
+
+def _buffers(root: Statement) -> tuple[int, ...]:
+    found: set[int] = set()
+    statements = list(all_statements((root,)))
+    for statement in statements:
+        if isinstance(statement, Store):
+            found.add(statement.buffer)
+        if isinstance(statement, PanelProduct):
+            found.add(statement.tile)
+    found.update(v.buffer for v in _values(statements) if isinstance(v, Load))
+    return tuple(sorted(found))
+
+
+__all__ = ["BLOCK", "MIN_WORK", "Region", "regions_of"]

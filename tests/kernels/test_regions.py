@@ -1,0 +1,215 @@
+"""Loops on several threads: which ones, in what units, and that every partition gives the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from nimblevm.errors import DivisionByZero, IndexOutOfRange, NimbleError
+from nimblevm.kernels import llvm
+from nimblevm.kernels import loop_ir as ir
+from nimblevm.kernels.lower import lower_primitive
+from nimblevm.kernels.schedule import regions, schedule
+from nimblevm.kernels.schedule.regions import Region, regions_of
+from nimblevm.kernels.schedule.work import work_of
+from tests.kernels import native
+from tests.kernels.fused import FUSED, floats
+from tests.kernels.native import Library, Program, bind, parsed, program
+from tests.kernels.test_compute import OPS, Sample, samples
+
+CUTS = ([0.5], [0.1, 0.2, 0.9], [0.001, 0.33, 0.34, 0.77])
+
+
+@pytest.fixture
+def everything(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every region goes through parallel_for, however small."""
+    monkeypatch.setattr(regions, "MIN_WORK", -1.0)
+    native.regions.clear()
+    yield
+    native.cuts.clear()
+
+
+def region_of(text: str, features: tuple[str, ...] = ("avx512vl",)) -> list[Region]:
+    kernel = schedule(lower_primitive(parsed(text)[1]).kernel, features)
+    return list(regions_of(kernel).values())
+
+
+def outputs(made: Program, library: Library, index: int, cuts: list[float]) -> list[bytes] | str:
+    native.cuts[:] = cuts
+    try:
+        return [array.tobytes() for array in made.run(library, index)]
+    except NimbleError as error:
+        return type(error).__name__
+
+
+LARGE = {
+    "elementwise": (
+        "def @main(%x: Tensor[(?n), float32]) { multiply(tanh(%x), exp(%x)) }",
+        (floats(5000),),
+    ),
+    "rows_and_columns": (
+        "def @main(%x: Tensor[(?n, ?m), float32], %y: Tensor[(?m), float32]) { erf(add(%x, %y)) }",
+        (floats(3, 1111), floats(1111)),
+    ),
+    "three_axes_with_a_gap": (
+        "def @main(%x: Tensor[(?a, ?b, ?c), float32]) { transpose(sigmoid(%x), axes=[1, 0, 2]) }",
+        (floats(2, 3, 700),),
+    ),
+    "short_sums_in_lanes": (
+        "def @main(%x: Tensor[(?n, 5), float32]) { sum(multiply(%x, %x), axis=1) }",
+        (floats(1500, 5),),
+    ),
+    "small_window": (
+        'def @main(%x: Tensor[(1, 3, ?h, 40), float32]) { nn.avg_pool2d(%x, pool_size=[3, 3], layout="NCHW") }',
+        (floats(1, 3, 20, 40),),
+    ),
+    "softmax": ("def @main(%x: Tensor[(?n, ?m), float32]) { nn.softmax(%x) }", (floats(9, 333),)),
+    "dense": (
+        """def @main(%x: Tensor[(?m, ?k), float32], %w: Tensor[(?n, ?k), float32], %b: Tensor[(?n), float32]) {
+        tanh(nn.bias_add(nn.dense(%x, %w), %b)) }""",
+        (floats(23, 70), floats(45, 70), floats(45)),
+    ),
+    "row_major_product": (
+        "def @main(%x: Tensor[(?m, ?k), float32], %w: Tensor[(?k, ?n), float32]) { nn.matmul(%x, %w) }",
+        (floats(7, 70), floats(70, 333)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("everything")
+def test_every_partition_gives_the_same_bits() -> None:
+    made = {name: program(text, *args)[0] for name, (text, args) in {**FUSED, **LARGE}.items()}
+    code = llvm.build([p.lowered.kernel for p in made.values()], "native")
+    assert code is not None
+    library = Library(code)
+    for index, (name, one) in zip(code.functions, made.items(), strict=True):
+        native.regions.clear()
+        whole = outputs(one, library, index, [])
+        assert native.regions or name not in LARGE, name
+        for cuts in CUTS:
+            assert outputs(one, library, index, cuts) == whole, (name, cuts)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("everything")
+@pytest.mark.parametrize("dtype", ["float32", "int64", "float16", "bool"])
+def test_every_partition_of_every_operator_gives_the_same_bits(dtype: str) -> None:
+    found: list[Sample] = []
+    for op in OPS:
+        for symbolic in (False, True):
+            found += samples(op, dtype, 3, symbolic)
+    code = llvm.build([s.program.lowered.kernel for s in found], "native")
+    assert code is not None
+    library = Library(code)
+    for index, sample in zip(code.functions, found, strict=True):
+        if index >= 0:
+            whole = outputs(sample.program, library, index, [])
+            for cuts in CUTS:
+                what = (sample.op, sample.case, cuts)
+                assert outputs(sample.program, library, index, cuts) == whole, what
+
+
+def test_units_are_counted_over_nested_loops() -> None:
+    (found,) = region_of("def @main(%x: Tensor[(?n, ?m), float32]) { tanh(%x) }")
+    assert (len(found.loops), found.block) == (2, 256)
+    (found,) = region_of("def @main(%x: Tensor[(?n, 768), float32]) { tanh(%x) }")
+    assert (len(found.loops), found.block) == (1, 1)  # a row is short
+    (found,) = region_of("def @main(%x: Tensor[(?n, 9000), float32]) { tanh(%x) }")
+    assert (len(found.loops), found.block) == (2, 256)
+    (found,) = region_of("def @main(%x: Tensor[(4096, 9000), float32]) { tanh(%x) }")
+    assert (len(found.loops), found.block) == (1, 1)  # rows enough
+
+
+def test_little_work_of_known_size_is_no_region() -> None:
+    assert region_of("def @main(%x: Tensor[(4, 32), float32]) { tanh(%x) }") == []
+    assert region_of("def @main(%x: Tensor[(400, 320), float32]) { tanh(%x) }") != []
+
+
+def test_sums_and_scatters_are_no_regions() -> None:
+    assert region_of("def @main(%x: Tensor[(?n), float32]) { sum(%x) }") == []
+    text = """def @main(%x: Tensor[(?n), float32], %i: Tensor[(?m), int64], %u: Tensor[(?m), float32]) {
+    scatter_elements(%x, %i, %u, axis=0) }"""
+    kernel = schedule(lower_primitive(parsed(text)[1]).kernel, ())
+    loops = [s for s in kernel.body if isinstance(s, ir.For)]
+    assert [loop in regions_of(kernel) for loop in loops] == [loop.parallel for loop in loops]
+    assert not all(loop.parallel for loop in loops)
+
+
+def test_a_row_that_turns_share_is_no_region() -> None:
+    """Scratch that each turn overwrites may be marked parallel by mistake: it must not run in pieces."""
+    n, i, j = ir.DimRef("int64", 0), ir.LoopVar("int64", "i"), ir.LoopVar("int64", "j")
+    axis = ir.Axis(n)
+    buffers = (
+        ir.Buffer("x", "float32", "in", (axis, axis)),
+        ir.Buffer("out", "float32", "out", (axis, axis)),
+        ir.Buffer("row", "float32", "scratch", (axis,)),
+    )
+    fill = ir.For(j, n, (ir.Store(2, (j,), ir.Load("float32", 0, (i, j))),), True)
+    k = ir.LoopVar("int64", "k")
+    use = ir.For(k, n, (ir.Store(1, (i, k), ir.Load("float32", 2, (k,))),), True)
+    kernel = ir.Kernel("shared", buffers, ("n",), (ir.For(i, n, (fill, use), True),))
+    assert regions_of(kernel) == {}
+
+
+@pytest.mark.usefixtures("everything")
+def test_locals_from_before_a_region() -> None:
+    """A sum of everything, then a loop that uses it."""
+    text = "def @main(%x: Tensor[(?n, ?m), float32]) { divide(%x, sum(%x)) }"
+    made, expected = program(text, floats(40, 1000))
+    code = llvm.build([made.lowered.kernel], "native")
+    assert code is not None
+    native.cuts[:] = [0.4]
+    found = made.run(Library(code))[0]
+    assert native.regions
+    np.testing.assert_allclose(found, expected[0], rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("def @main(%x: Tensor[(?n), int64], %y: Tensor[(?n), int64]) { divide(%x, %y) }", DivisionByZero),
+        ("def @main(%y: Tensor[(5), int64], %x: Tensor[(?n), int64]) { gather(%y, %x, axis=0) }", IndexOutOfRange),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("everything")
+def test_a_fault_in_a_piece_is_the_calls(text: str, error: type[NimbleError]) -> None:
+    lowered = lower_primitive(parsed(text)[1])
+    code = llvm.build([lowered.kernel], "native")
+    assert code is not None
+    long = np.ones(3000, "int64")
+    bad = long.copy()
+    bad[2000] = 0 if error is DivisionByZero else 99
+    args = [
+        long if len(lowered.param_types[0].shape) and error is DivisionByZero else long[:5],
+        bad,
+    ]
+    native.cuts[:] = [0.5]
+    with pytest.raises(error):
+        Program(lowered, args, bind(lowered, args, [long])).run(Library(code))
+    assert native.regions
+
+
+def test_no_sizes_no_turns() -> None:
+    text = "def @main(%x: Tensor[(?a, ?b, ?c), float32]) { tanh(%x) }"
+    lowered = lower_primitive(parsed(text)[1])
+    code = llvm.build([lowered.kernel], "native")
+    assert code is not None
+    library = Library(code)
+    for shape in ((0, 5, 5), (5, 0, 5), (5, 5, 0), (0, 0, 0), (2**40, 0, 3)):
+        x = np.zeros(shape, "float32")
+        assert Program(lowered, [x], bind(lowered, [x], [x])).run(library)[0].shape == shape
+
+
+def test_work_grows_with_sizes_and_operations() -> None:
+    def work(text: str) -> float:
+        kernel = schedule(lower_primitive(parsed(text)[1]).kernel, ())
+        (total,) = work_of(kernel.body).values()
+        return total
+
+    small = work("def @main(%x: Tensor[(10, 1000), float32]) { add(%x, 1f) }")
+    assert 100 < small < 5000
+    assert work("def @main(%x: Tensor[(100, 1000), float32]) { add(%x, 1f) }") > 9 * small
+    assert work("def @main(%x: Tensor[(10, 1000), float32]) { tanh(%x) }") > 2 * small
+    assert work("def @main(%x: Tensor[(10, 1000), float32]) { sin(%x) }") > 5 * small
