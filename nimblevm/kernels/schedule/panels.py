@@ -221,9 +221,9 @@ class Paneler:
             blocks = folded(
                 "floordiv", folded("add", rows.extent, const(height - 1)), const(height)
             )
-            body = [For(block, blocks, tuple(inside))]
+            body = [For(block, blocks, tuple(inside), True)]
         for loop in reversed(nest.loops[:-2]):
-            body = [For(loop.var, loop.extent, tuple(body))]
+            body = [For(loop.var, loop.extent, tuple(body), True)]
         return body if groups == 1 else [For(group, const(groups), tuple(body), True)]
 
     def _tile(self, dtype: str, height: int) -> int:
