@@ -22,6 +22,7 @@ from nimblevm.kernels.loop_ir import (
     Load,
     Local,
     LoopVar,
+    PackPanels,
     PanelProduct,
     SetDim,
     SetLocal,
@@ -134,7 +135,7 @@ def _is_leaf(loop: For) -> bool:
     """Whether LLVM may make vectors of this loop: there is no other inside, or only few turns of others."""
     turns = 0
     for statement in all_statements(loop.body):
-        if isinstance(statement, PanelProduct):
+        if isinstance(statement, PanelProduct | PackPanels):
             return False
         if isinstance(statement, For):
             if not isinstance(statement.extent, Const):
@@ -153,6 +154,10 @@ def _independent(loop: For, inside: Sequence[Statement], stack: set[int]) -> boo
     for statement in inside:
         if isinstance(statement, Store) and statement.buffer not in stack:
             stores.setdefault(statement.buffer, []).append(statement.indices)
+        elif isinstance(statement, PackPanels) and statement.target.buffer not in stack:
+            stores.setdefault(statement.target.buffer, []).append(statement.target.indices)
+        elif isinstance(statement, PanelProduct) and statement.tile not in stack:
+            return False
     loads: dict[int, list[tuple[Value, ...]]] = {}
     for value in _values(inside):
         if isinstance(value, Load) and value.buffer in stores:

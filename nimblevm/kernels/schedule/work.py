@@ -15,6 +15,7 @@ from nimblevm.kernels.loop_ir import (
     Load,
     Local,
     LoopVar,
+    PackPanels,
     PanelProduct,
     Statement,
     Unary,
@@ -35,8 +36,8 @@ _SCALAR = 6.0
 """How much longer elements take one by one."""
 _UNKNOWN = const(16)
 """For a size that is read from memory."""
-_WEIGHT, _PRODUCT = 0.03, 0.018
-"""ns to read a float32 weight of a panel, and to multiply it into one row's sum."""
+_WEIGHT, _PRODUCT, _PACK = 0.03, 0.018, 0.1
+"""ns to read a float32 weight of a panel, to multiply it into one row's sum, and to copy one into a panel."""
 
 
 def work_of(body: Sequence[Statement]) -> Work:
@@ -66,6 +67,10 @@ def _add(
                 _add(inside, {**middle, var: half}, around, more, found)
             case If(then=then, otherwise=otherwise):
                 _add((*then, *otherwise), middle, sizes, factor, found)
+            case PackPanels():
+                around, more = _times(sizes, _usual(statement.count, middle), factor)
+                around, more = _times(around, _usual(statement.depth, middle), more)
+                found[around] = found.get(around, 0.0) + more * _PACK
             case PanelProduct():
                 around, more = _times(sizes, _usual(statement.depth, middle), factor * 16)
                 around, more = _times(around, _usual(statement.panels, middle), more)
