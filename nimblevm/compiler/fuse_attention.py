@@ -10,11 +10,13 @@ that is indexed in another way, leaves the operators as they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 from nimblevm.compiler.rewrite import type_of
 from nimblevm.relay.dims import Dim
 from nimblevm.relay.ir import Call, Expr, Var
+from nimblevm.relay.op.einsum import parse, product_axes
 from nimblevm.relay.op.registry import Op, OpPattern
 from nimblevm.relay.types import TensorType
 
@@ -29,14 +31,20 @@ class BlockView:
     values     the items
     producer   variable -> index of the item that makes it
     readers    per item that may be fused the items that read it; none for what other code reads too
+    operands   the atoms that an item reads, tuples opened
     """
 
     def __init__(
-        self, values: list[Expr], producer: dict[Var, int], readers: dict[int, list[int]]
+        self,
+        values: list[Expr],
+        producer: dict[Var, int],
+        readers: dict[int, list[int]],
+        operands: Callable[[int], Iterable[Expr]],
     ) -> None:
         self.values = values
         self.producer = producer
         self.readers = readers
+        self.operands = operands
 
     def made_by(self, atom: Expr) -> int | None:
         """The item that makes an operand, if it may be fused."""
@@ -51,11 +59,41 @@ class BlockView:
         """Whether all that read an item are members."""
         return bool(self.readers[index]) and members.issuperset(self.readers[index])
 
+    def product(self, index: int | None) -> _Product | None:
+        """The operands of a batch of matrix products of floats; None for another item."""
+        call = self.call(index)
+        if call is None or index is None or _name(call) not in ("nn.batch_matmul", "einsum"):
+            return None
+        operands = list(self.operands(index))
+        types = {getattr(type_of(e), "dtype", "") for e in (*operands, call)}
+        if len(operands) != 2 or len(types) != 1 or not types <= set(_FLOATS):
+            return None
+        left, right = operands
+        if _name(call) == "nn.batch_matmul":
+            straight = not call.attrs.transpose_a and _shape(left)[0] == _shape(call)[0]
+            return _Product(left, right, straight, True)
+        equation = parse(call.attrs.equation)
+        axes = product_axes(equation)
+        if axes is None:
+            return None
+        straight = equation.operands[0][-1] == axes.depth
+        return _Product(left, right, straight, tuple(equation.result[-2:]) == axes.axes[-2:])
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """straight: see kernels/tensor_expr.py; rows: the result's last two axes are rows and columns."""
+
+    left: Expr
+    right: Expr
+    straight: bool
+    rows: bool
+
 
 def attention_groups(view: BlockView) -> Iterator[list[int]]:
     """The members of each group, its second product not yet in another one."""
     for index in sorted(view.readers):
-        members = _members(view, index) if _is_product(view.call(index)) else None
+        members = _members(view, index)
         if members is not None:
             yield sorted(members)
 
@@ -64,24 +102,19 @@ def _name(call: Call | None) -> str:
     return call.op.name if call is not None and isinstance(call.op, Op) else ""
 
 
-def _is_product(call: Call | None) -> bool:
-    if call is None or _name(call) != "nn.batch_matmul":
-        return False
-    types = {getattr(type_of(e), "dtype", "") for e in (*call.args, call)}
-    return len(types) == 1 and types <= set(_FLOATS)
-
-
-def _members(view: BlockView, product: int) -> set[int] | None:
+def _members(view: BlockView, index: int) -> set[int] | None:
     """The group of a second product."""
-    call = view.call(product)
-    assert call is not None
-    members = {product}
-    if call.attrs.transpose_a:
+    product = view.product(index)
+    if product is None or not product.straight:
         return None
-    at = view.made_by(call.args[0])
-    while at is not None and keeps_rows(view.call(at)) and view.only_in(at, members):
+    members = {index}
+    at = view.made_by(product.left)
+    while at is not None and view.only_in(at, members):
+        call = view.call(at)
+        if call is None or not keeps_rows(call):
+            break
         members.add(at)
-        at = view.made_by(view.values[at].args[0])  # type: ignore[attr-defined]
+        at = view.made_by(call.args[0])
     row = view.call(at)
     if at is None or row is None or not _is_row_softmax(row) or not view.only_in(at, members):
         return None
@@ -90,14 +123,12 @@ def _members(view: BlockView, product: int) -> set[int] | None:
     if path is None:
         return None
     members |= path
-    if not all(view.only_in(i, members) for i in path):
+    scores = view.product(min(path))
+    if scores is None or not scores.rows or not all(view.only_in(i, members) for i in path):
         return None
-    first = min(path)
-    scores = view.call(first)
-    assert scores is not None
-    for operand in (*scores.args, call.args[1]):
+    for operand in (scores.left, scores.right, product.right):
         _take_moves_before(view, operand, members)
-    _take_moves_after(view, product, members)
+    _take_moves_after(view, index, members)
     return members
 
 
@@ -122,7 +153,7 @@ def _path(view: BlockView, row: int) -> set[int] | None:
             continue
         if len(below) > MAX_PATH:
             return None
-        if _is_product(view.call(index)):
+        if view.product(index) is not None:
             products.add(index)
             below[index] = []
         else:

@@ -211,7 +211,8 @@ class BlockGraph:
     def _join_attention(self) -> None:
         """Groups that no other operator joins."""
         readers = {i: [] if n.outside else n.consumers for i, n in self.nodes.items()}
-        for members in attention_groups(BlockView(self.values, self.at, readers)):
+        view = BlockView(self.values, self.at, readers, self.operands)
+        for members in attention_groups(view):
             singles = all(len(self.groups[i].members) == 1 for i in members)
             if singles and self._merge(members):
                 self.groups[members[0]].pattern = OpPattern.OPAQUE

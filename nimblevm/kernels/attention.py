@@ -43,6 +43,8 @@ ROWS = 12
 FEW = 4
 """With fewer rows packing the keys costs more than it saves."""
 LANES = 16
+MAX_RANK = 7
+"""Of a product: packed keys have one axis more, and operands at most 8."""
 FLOATS = ("float32", "float64")
 _INTEGER = {"float32": "int32", "float64": "int64"}
 
@@ -96,6 +98,8 @@ def find_attention(out: TensorExpr, users: Users) -> Attention | None:
         return None
     before, row = _moves(second.left)
     if not isinstance(row.role, Softmax) or not all(m.rows for m in before) or row.rank < 2:
+        return None
+    if product.rank > MAX_RANK:
         return None
     logits = row.role.data
     path = _path(logits, users, row)
@@ -177,19 +181,20 @@ class _Writer:
         self.buffer = buffer
         self.first: Product = found.scores.role
         self.second: Product = found.product.role
-        self.batch, self.count, self.width = found.product.shape
+        *batch, self.count, self.width = found.product.shape
+        self.batch = tuple(batch)
         self.length: Dim = found.row.shape[-1]
         self.dtype = found.product.dtype
         self.integer = _INTEGER[self.dtype]
-        self.scores = em.new_scratch((self.batch, ROWS, self.length), self.dtype)
-        self.factors = em.new_scratch((self.batch, ROWS), self.dtype)
+        self.scores = em.new_scratch((*self.batch, ROWS, self.length), self.dtype)
+        self.factors = em.new_scratch((*self.batch, ROWS), self.dtype)
 
     def write(self) -> Steps:
         """Both ways, for few rows and for many, where the number of rows is unknown."""
         em, b = self.em, self.em.b
         for operand in (self.first.left, self.first.right, self.second.right):
             yield from em.cheap(operand)
-        with em.loop(self.batch, parallel=True) as batch:
+        with em.loops(self.batch, parallel=True) as batch:
             if isinstance(self.count, int):
                 yield from self._blocks(batch, self.count >= FEW)
                 return b.i64(0)
@@ -201,7 +206,7 @@ class _Writer:
             em.branches((few,), bodies)
         return b.i64(0)
 
-    def _blocks(self, batch: Value, packs: bool) -> Steps:
+    def _blocks(self, batch: Index, packs: bool) -> Steps:
         """All rows of one element of the batch."""
         em, b = self.em, self.em.b
         rows, size = em.dim(self.count), b.i64(ROWS)
@@ -218,18 +223,23 @@ class _Writer:
                 yield from self._mix(batch, b.add(start, r), r, d)
         return b.i64(0)
 
-    def _pack(self, batch: Value) -> Generator[tuple[TensorExpr, Index], Value, int]:
+    def _pack(self, batch: Index) -> Generator[tuple[TensorExpr, Index], Value, int]:
         """Copy the keys of a batch element into panels of LANES keys; the buffer that holds them."""
         em, b = self.em, self.em.b
         panels = dims.floordiv(dims.add(self.length, LANES - 1), LANES)
-        buffer = em.new_scratch((self.batch, panels, self.first.depth, LANES), self.dtype)
+        buffer = em.new_scratch((*self.batch, panels, self.first.depth, LANES), self.dtype)
         with em.loops((self.length, self.first.depth), parallel=True) as (j, k):
-            where = self.found.of_scores(self.found.of_row((batch, b.i64(0), j)))
+            where = self.found.of_scores(self._row_index(batch, b.i64(0), j))
             key = yield self.first.right, self.first.right_index(where, k)
-            em.emit(Store(buffer, (batch, *_place(em, j, k)), key))
+            em.emit(Store(buffer, (*batch, *_place(em, j, k)), key))
         return buffer
 
-    def _score(self, batch: Value, row: Value, r: Value, j: Value, packed: int | None) -> Steps:
+    def _row_index(self, batch: Index, row: Value, j: Value) -> Index:
+        """The index of the softmax for a row of the second product and key j."""
+        zero = self.em.b.i64(0)
+        return self.found.of_row(self.second.left_index((*batch, row, zero), j))
+
+    def _score(self, batch: Index, row: Value, r: Value, j: Value, packed: int | None) -> Steps:
         """One score: row `row` and key j, into row r of the block."""
         em, scores, usual = self.em, self.found.scores, self.found.scores.at
 
@@ -238,7 +248,7 @@ class _Writer:
 
             def term(inner: Index) -> Steps:
                 query = yield self.first.left, self.first.left_index(index, inner[0])
-                where = (batch, *_place(em, index[-1], inner[0]))
+                where = (*batch, *_place(em, index[-1], inner[0]))
                 return em.b.mul(query, em.b.load(packed, self.dtype, where))
 
             return em.accumulate(
@@ -247,18 +257,18 @@ class _Writer:
 
         if packed is not None:
             scores.at = with_packed_keys
-        value = yield self.found.logits, self.found.of_row((batch, row, j))
+        value = yield self.found.logits, self._row_index(batch, row, j)
         scores.at = usual
-        em.emit(Store(self.scores, (batch, r, j), value))
+        em.emit(Store(self.scores, (*batch, r, j), value))
         return value
 
-    def _weigh(self, batch: Value, row: Value, r: Value) -> Steps:
+    def _weigh(self, batch: Index, row: Value, r: Value) -> Steps:
         """Exponentials of a row of scores, and the factor that makes them sum to one."""
         em, b = self.em, self.em.b
-        index = (batch, row, r)
+        index = (*batch, row, r)
 
         def score(j: Value) -> Value:
-            return b.load(self.scores, self.dtype, (batch, r, j))
+            return b.load(self.scores, self.dtype, (*batch, r, j))
 
         def ordered(inner: Index) -> Steps:
             return _ordered(em, score(inner[0]))
@@ -273,27 +283,27 @@ class _Writer:
         with em.loop(self.length) as j:
             power = em.local(self.dtype, (*index, j))
             em.emit(SetLocal(power, b.unary("exp", b.sub(score(j), most))))
-            em.emit(Store(self.scores, (batch, r, j), power))
+            em.emit(Store(self.scores, (*batch, r, j), power))
             em.emit(Accumulate(total, "add", power))
         # Without keys the sum is 0, and so is every element of the result.
         factor = b.binary("div", one, b.select(b.compare("eq", total, zero), one, total))
-        em.emit(Store(self.factors, (batch, r), factor))
+        em.emit(Store(self.factors, (*batch, r), factor))
         return factor
 
-    def _mix(self, batch: Value, row: Value, r: Value, d: Value) -> Steps:
+    def _mix(self, batch: Index, row: Value, r: Value, d: Value) -> Steps:
         """One element of the result."""
         em, b = self.em, self.em.b
-        index = (batch, row, d)
+        index = (*batch, row, d)
 
         def term(inner: Index) -> Steps:
-            weight = b.load(self.scores, self.dtype, (batch, r, *inner))
+            weight = b.load(self.scores, self.dtype, (*batch, r, *inner))
             value = yield self.second.right, self.second.right_index(index, inner[0])
             return b.mul(weight, value)
 
         total = yield from em.accumulate(
             "add", b.const(0.0, self.dtype), (*index, r), (self.length,), term
         )
-        found = b.mul(total, b.load(self.factors, self.dtype, (batch, r)))
+        found = b.mul(total, b.load(self.factors, self.dtype, (*batch, r)))
         em.emit(Store(self.buffer, self.found.of_product(index), found))
         return found
 

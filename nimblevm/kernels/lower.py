@@ -46,6 +46,7 @@ from nimblevm.kernels.tensor_expr import (
     INDEX,
     Emitter,
     Index,
+    Moved,
     Steps,
     TensorExpr,
     Tensors,
@@ -245,6 +246,10 @@ class _Lowering:
         for operand in self._flat(tuple(args)):  # type: ignore[arg-type]
             self.users.setdefault(operand, []).extend(self._flat(result))
         for tensor in self._flat(result):
+            if isinstance(tensor.role, Moved) and tensor.role.source not in self._flat(tuple(args)):  # type: ignore[arg-type]
+                # Made for this call alone, as the product that einsum moves.
+                self.order.append(tensor.role.source)
+                self.users[tensor.role.source] = [tensor]
             self.order.append(tensor)
         return result
 

@@ -64,10 +64,10 @@ class Moved:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Product:
-    """A batch of matrix products, out[b, m, n] = sum over k < depth of left[...] * right[...].
+    """A batch of matrix products, out[.., m, n] = sum over k < depth of left[...] * right[...].
 
     left_index, right_index   (index of out, k) -> index of the operand
-    straight                  k is the last axis of left
+    straight                  the last axis of left is k's, and it has all axes of the batch, whole
     """
 
     left: TensorExpr

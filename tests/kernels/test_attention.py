@@ -51,10 +51,12 @@ def arguments(b: int, m: int, n: int, size: int, width: int, dtype: str = "float
     return [floats(*s).astype(dtype) for s in shapes]
 
 
-def blocked(lowered: LoweredKernel) -> bool:
+def blocked(lowered: LoweredKernel, rank: int = 3) -> bool:
     """Whether it is the kernel of attention.py: scores of a block of rows, and factors."""
     shapes = [t.shape for t in lowered.scratch_types]
-    return len(shapes) >= 2 and shapes[0][1:2] == (12,) == shapes[1][1:]
+    if len(shapes) < 2 or len(shapes[0]) != rank:
+        return False
+    return shapes[0][-2] == 12 == shapes[1][-1]
 
 
 def check(
@@ -115,6 +117,21 @@ def test_a_causal_mask() -> None:
     assert blocked(check(text, calls))
 
 
+def test_einsums_with_two_axes_of_the_batch() -> None:
+    text = """def @main(%q: Tensor[(?b, ?m, 24), float32], %k: Tensor[(?b, ?n, 24), float32],
+      %v: Tensor[(?b, ?n, 48), float32]) {
+    let %q1 = reshape(%q, newshape=[0, 0, 3, 8]);
+    let %s = einsum((%q1, reshape(%k, newshape=[0, 0, 3, 8])), equation="bihd,bjhd->bhij");
+    let %p = nn.softmax(%s * 0.3f, axis=-1);
+    let %c = einsum((%p, reshape(%v, newshape=[0, 0, 3, 16])), equation="bhij,bjhd->bihd");
+    reshape(%c, newshape=[0, 0, -3]) }"""
+    calls = [
+        [floats(b, m, 24), floats(b, n, 24), floats(b, n, 48)]
+        for b, m, n in ((1, 1, 5), (2, 13, 17), (0, 1, 1))
+    ]
+    assert blocked(check(text, calls), 4)
+
+
 def test_keys_that_lie_across() -> None:
     text = """def @main(%q: Tensor[(2, ?m, 8), float32], %k: Tensor[(2, 8, ?n), float32],
       %v: Tensor[(1, ?n, 16), float32]) {
@@ -146,6 +163,10 @@ def test_scores_that_are_not_numbers() -> None:
         "nn.batch_matmul(nn.softmax(nn.batch_matmul(%q, %k, transpose_b=True), axis=1), %v)",
         "nn.batch_matmul(nn.softmax(nn.batch_matmul(%q, %k, transpose_b=True)), %v, transpose_a=True)",
         "nn.batch_matmul(nn.softmax(exp(%q)), %v)",
+        'let %s = einsum((%q, %k), equation="bij,bkj->bki");'
+        ' einsum((nn.softmax(%s), %v), equation="bij,bjk->bik")',
+        "let %s = take(nn.batch_matmul(%q, %k), 0, axis=0);"
+        " nn.batch_matmul(expand_dims(nn.softmax(%s), axis=0), %v)",
     ],
 )
 def test_what_looks_like_it(body: str) -> None:

@@ -45,7 +45,8 @@ def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tens
         total = yield from em.accumulate("add", em.b.const(0, wide(dtype)), index, (depth,), term)
         return em.b.cast(total, dtype)
 
-    role = Product(a, b, depth, left_index, right_index, not attrs.transpose_a)
+    straight = not attrs.transpose_a and a.shape[0] == shape[0]
+    role = Product(a, b, depth, left_index, right_index, straight)
     return TensorExpr(shape, dtype, at, 1 << 20, costly=True, role=role)
 
 

@@ -56,6 +56,37 @@ class Equation:
         return tuple(c for c in dict.fromkeys("".join(self.operands)) if c not in self.result)
 
 
+@dataclass(frozen=True, slots=True)
+class ProductAxes:
+    """An equation that is a batch of matrix products: the letters of the batch, of rows, columns and depth."""
+
+    batch: tuple[str, ...]
+    rows: str
+    columns: str
+    depth: str
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The letters in the order of nn.batch_matmul's result."""
+        return (*self.batch, self.rows, self.columns)
+
+
+def product_axes(equation: Equation) -> ProductAxes | None:
+    """How two operands are multiplied, if each has an axis of its own and they share the one that is summed over."""
+    letters = "".join(equation.operands)
+    plain = DOTS not in letters and all(len(set(t)) == len(t) for t in equation.operands)
+    if len(equation.operands) != 2 or len(equation.summed) != 1 or not plain:
+        return None
+    left, right = equation.operands
+    depth = equation.summed[0]
+    batch = tuple(c for c in equation.result if c in left and c in right)
+    rows = [c for c in equation.result if c in left and c not in right]
+    columns = [c for c in equation.result if c in right and c not in left]
+    if len(rows) != 1 or len(columns) != 1 or depth not in left or depth not in right:
+        return None
+    return ProductAxes(batch, rows[0], columns[0], depth)
+
+
 def parse(equation: str) -> Equation:
     """The terms of an equation; ValueError says what is wrong."""
     text = equation.replace(" ", "")
