@@ -1,6 +1,7 @@
 """The default sequence of passes, and nothing else."""
 
 from nimblevm.compiler.pass_base import FixedPoint, Sequential
+from nimblevm.compiler.passes.batch_leaves import BATCH_LEAVES
 from nimblevm.compiler.passes.cse import CSE
 from nimblevm.compiler.passes.dead_code import DEAD_CODE
 from nimblevm.compiler.passes.find_appends import FIND_APPENDS
@@ -29,6 +30,7 @@ PIPELINE = Sequential(
         SPLIT_INPUTS,
         SPLIT_LOOPS,
         HOIST_PROJECTION,
+        BATCH_LEAVES,
         DEAD_CODE,
         SHAPE_FUNCTIONS,
         DEAD_CODE,

@@ -10,18 +10,30 @@ A batch is written in the loop's own terms: variables from outside of the loop a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Protocol
+
+import numpy as np
 
 from nimblevm.compiler.dataflow import Dataflow, is_op, is_total_call, row_width, static_shape
 from nimblevm.compiler.loops import Loop, LoopFinder
-from nimblevm.compiler.rewrite import op_call, type_of, typed, with_children
+from nimblevm.compiler.rewrite import (
+    Rewriter,
+    op_call,
+    postorder,
+    type_of,
+    typed,
+    with_children,
+)
 from nimblevm.relay import dims
-from nimblevm.relay.dims import Dim
+from nimblevm.relay.dims import Dim, DimVar
 from nimblevm.relay.ir import Call, Constant, Expr, Let, Tuple, TupleGetItem, Var, children
 from nimblevm.relay.op.registry import Op, OpPattern
 from nimblevm.relay.op.strided_slice import slice_of
-from nimblevm.relay.types import TensorType, TupleType, Type
+from nimblevm.relay.types import TensorType, TupleType, Type, substitute
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -36,17 +48,41 @@ class Lifted:
     product: bool
 
 
-class RowLifter:
-    """lifted[node] of the nodes that one trip of a loop always evaluates."""
+class Region(Protocol):
+    """The part of a recursive function that is lifted: trip, evaluated in `block`; body: the block of the function;
+    invariant: its parameters that all calls from inside pass on.
+    """
 
-    def __init__(self, flow: Dataflow, finder: LoopFinder, loop: Loop) -> None:
+    @property
+    def trip(self) -> Expr: ...
+    @property
+    def block(self) -> int: ...
+    @property
+    def body(self) -> int: ...
+    @property
+    def invariant(self) -> frozenset[Var]: ...
+
+
+class RowLifter:
+    """lifted[node] of the nodes that one trip always evaluates. known: nodes that are rows, besides those that a loop
+    takes by its counter.
+    """
+
+    def __init__(
+        self,
+        flow: Dataflow,
+        finder: LoopFinder,
+        region: Region,
+        known: Mapping[Expr, Lifted] = MappingProxyType({}),
+    ) -> None:
         self.flow = flow
         self.finder = finder
-        self.loop = loop
-        self.lifted: dict[Expr, Lifted] = {}
+        self.region = region
+        self.loop = region if isinstance(region, Loop) else None
+        self.lifted: dict[Expr, Lifted] = dict(known)
         self._invariant: dict[Expr, Expr | None] = {}
-        for node in Dataflow(loop.trip).order:
-            if finder.place.home.get(node) == loop.block:
+        for node in Dataflow(region.trip).order:
+            if finder.place.home.get(node) == region.block and node not in self.lifted:
                 found = self._lift(node)
                 if found is not None:
                     self.lifted[node] = found
@@ -78,8 +114,8 @@ class RowLifter:
             case Constant():
                 return item
             case Var():
-                outside = not self.finder.is_inside(item, self.loop.body)
-                return item if outside or item in self.loop.invariant else None
+                outside = not self.finder.is_inside(item, self.region.body)
+                return item if outside or item in self.region.invariant else None
             case Call(op=Op()) if is_total_call(item):
                 new = [p for p in parts if p is not None]
                 return with_children(item, (item.op, *new)) if len(new) == len(parts) else None
@@ -125,7 +161,9 @@ class RowLifter:
         position = self.of(node.args[1])
         if position is not None:
             return self._row_of_table(node, table, position)
-        found = self._position(node.args[1])
+        if self.loop is None:
+            return None
+        found = self._position(node.args[1], self.loop)
         if found is None or not self.finder.covers(self.loop, table):
             return None
         return self._row_of_source(node, table, *found)
@@ -158,7 +196,7 @@ class RowLifter:
             batch = _reshaped(batch, 1)
         return None if batch is None else Lifted(batch, index, backward, False)
 
-    def _position(self, node: Expr) -> tuple[Expr, bool] | None:
+    def _position(self, node: Expr, loop: Loop) -> tuple[Expr, bool] | None:
         """(index expression, backward) of an index that is the counter, or n - 1 less the counter."""
         index = self.flow.resolve(node)
         while isinstance(index, Call) and is_op(index, "cast", "reshape", "expand_dims"):
@@ -167,21 +205,21 @@ class RowLifter:
             index = self.flow.resolve(index.args[0])
         if static_shape(type_of(index)) != ():
             return None
-        if index is self.loop.counter:
+        if index is loop.counter:
             return index, False
-        return (index, True) if self._is_backward(index) else None
+        return (index, True) if self._is_backward(index, loop) else None
 
-    def _is_backward(self, index: Expr) -> bool:
+    def _is_backward(self, index: Expr, loop: Loop) -> bool:
         """(n - 1) - i, however its two subtractions are grouped."""
         if not isinstance(index, Call) or not is_op(index, "subtract"):
             return False
         left, right = map(self.flow.resolve, index.args)
-        limit = self.finder.number(self.loop.limit)
-        if right is self.loop.counter and isinstance(left, Call) and is_op(left, "subtract"):
+        limit = self.finder.number(loop.limit)
+        if right is loop.counter and isinstance(left, Call) and is_op(left, "subtract"):
             whole, one = left.args
         elif isinstance(left, Call) and is_op(left, "subtract"):
             whole, one = left.args[0], right
-            if self.flow.resolve(left.args[1]) is not self.loop.counter:
+            if self.flow.resolve(left.args[1]) is not loop.counter:
                 return False
         else:
             return False
@@ -336,6 +374,61 @@ def _reshaped(batch: Expr, width: int | None) -> Expr | None:
     return op_call("reshape", (batch,), TensorType(shape, type_.dtype), newshape=new)
 
 
+class _AtEntry(Rewriter):
+    """A batch with variables replaced by what an entry passes for them."""
+
+    def __init__(self, given: Mapping[Var, Expr]) -> None:
+        super().__init__()
+        self.dims: dict[DimVar, Dim] = {}
+        for param, arg in given.items():
+            self.memo[param] = arg
+            want, have = type_of(param), type_of(arg)
+            if isinstance(want, TensorType) and isinstance(have, TensorType):
+                for q, p in zip(want.shape, have.shape, strict=True):
+                    if isinstance(q, DimVar):
+                        self.dims.setdefault(q, p)
+
+    def visit(self, node: Expr, new: Expr) -> Expr:
+        type_ = substitute(type_of(node), dim_vars=self.dims)
+        return new if type_ is new.checked_type else dataclasses.replace(new, checked_type=type_)
+
+
+def at_entry(batches: Iterable[Expr], given: Mapping[Var, Expr]) -> tuple[Expr, ...]:
+    """Batches in terms of an entry's arguments; one that reads no variable of `given` stays the same node."""
+    work = _AtEntry(given)
+    return tuple([work.rewrite(b) if any(n in given for n in postorder(b)) else b for b in batches])
+
+
+def row_of(batch: Expr, index: Expr, type_: Type) -> Expr:
+    """Row `index` of a batch (n, width) or (n), of a type with as many elements; the index is known to be in range."""
+    whole = type_of(batch)
+    if not isinstance(whole, TensorType) or not isinstance(type_, TensorType):
+        raise TypeError(f"a row of {whole!r}")
+    line = TensorType(whole.shape[1:], whole.dtype)
+    taken = op_call("take", (batch, index), line, axis=0)
+    return taken if type_ is line else op_call("reshape", (taken,), type_, newshape=type_.shape)
+
+
+def with_row(table: Expr, row: Expr) -> Expr:
+    """A table (n, width) with one more row, whose axes but the last are of size 1."""
+    whole = type_of(table)
+    if not isinstance(whole, TensorType):
+        raise TypeError(f"a table of type {whole!r}")
+    flat = TensorType((1, *whole.shape[1:]), whole.dtype)
+    if row.checked_type is not flat:
+        row = op_call("reshape", (row,), flat, newshape=flat.shape)
+    result = TensorType((dims.add(whole.shape[0], 1), *whole.shape[1:]), whole.dtype)
+    parts = typed(Tuple((table, row)), TupleType([whole, flat]))
+    return op_call("concatenate", (parts,), result, axis=0)
+
+
+def empty_table(type_: Type) -> Constant:
+    """No rows, of a table's width and dtype."""
+    if not isinstance(type_, TensorType):
+        raise TypeError(f"a table of type {type_!r}")
+    return Constant(np.zeros((0, *(d for d in type_.shape[1:] if isinstance(d, int))), type_.dtype))
+
+
 _RULES: dict[str, Callable[[RowLifter, Call], Lifted | None]] = {
     "take": RowLifter._take,
     "reshape": RowLifter._view,
@@ -346,4 +439,4 @@ _RULES: dict[str, Callable[[RowLifter, Call], Lifted | None]] = {
     "strided_slice": RowLifter._slice,
 }
 
-__all__ = ["Lifted", "RowLifter"]
+__all__ = ["Lifted", "Region", "RowLifter", "at_entry", "empty_table", "row_of", "with_row"]

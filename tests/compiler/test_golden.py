@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from nimblevm.compiler.pass_base import Pass, PassContext
+from nimblevm.compiler.passes.batch_leaves import BATCH_LEAVES
 from nimblevm.compiler.passes.cse import CSE
 from nimblevm.compiler.passes.dead_code import DEAD_CODE
 from nimblevm.compiler.passes.eta_expand import ETA_EXPAND
@@ -46,7 +47,7 @@ PASSES: dict[str, Pass] = {
     for p in (
         NAME_EFFECTS, INSERT_CHECKS, INLINE, SIMPLIFY, FOLD_CONSTANT, CSE, DEAD_CODE, SHAPE_FUNCTIONS, TO_ANF, LAMBDA_LIFT,
         FIND_APPENDS, FUSE_OPS, MANIFEST_ALLOC, PLAN_MEMORY, TO_GRAPH, SIMPLIFY_INFERENCE, ETA_EXPAND, PARTIAL_EVAL,
-        SPLIT_INPUTS, HOIST_PROJECTION, SPLIT_PRODUCTS, SPLIT_LOOPS,
+        SPLIT_INPUTS, HOIST_PROJECTION, SPLIT_PRODUCTS, SPLIT_LOOPS, BATCH_LEAVES,
     )
 }  # fmt: skip
 CASES = sorted(path for name in PASSES for path in (GOLDEN / name).glob("*.rly"))

@@ -31,10 +31,9 @@ Needs: inferred types, named effects. Keeps: both. Cost: O(nodes).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nimblevm.compiler.dataflow import FLOATS, Dataflow, is_op, static_shape
+from nimblevm.compiler.dataflow import FLOATS, Dataflow, is_op
 from nimblevm.compiler.loops import Loop, LoopFinder
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import (
@@ -43,27 +42,12 @@ from nimblevm.compiler.rewrite import (
     is_primitive,
     map_functions,
     op_call,
-    postorder,
     type_of,
     with_body,
 )
-from nimblevm.compiler.row_lift import Lifted, RowLifter
-from nimblevm.relay.dims import Dim, DimVar
+from nimblevm.compiler.row_lift import RowLifter, at_entry, row_of
 from nimblevm.relay.ir import Call, Expr, Function, IRModule, Let, Var
-from nimblevm.relay.types import FuncType, TensorType, Type, substitute
-
-
-def _row(batch: Var, row: Lifted, type_: Type) -> Expr:
-    """The row of a batch that a node was."""
-    whole = type_of(batch)
-    if not isinstance(whole, TensorType) or not isinstance(type_, TensorType):
-        raise TypeError(f"a row of {whole!r}")
-    line = TensorType(whole.shape[1:], whole.dtype)
-    taken = op_call("take", (batch, row.index), line, axis=0)
-    if type_ is line:
-        return taken
-    return op_call("reshape", (taken,), type_, newshape=static_shape(type_))
-
+from nimblevm.relay.types import FuncType, TensorType
 
 # --- sums ---------------------------------------------------------------------------------------
 
@@ -76,7 +60,7 @@ class _Sums:
         self.finder = finder
         self.lifter = lifter
         self.found: dict[Expr, list[Expr]] = {}  # sum -> its terms in the new order
-        for node in Dataflow(lifter.loop.trip).order:
+        for node in Dataflow(lifter.region.trip).order:
             if self._is_sum(node) and not self._is_part(node):
                 order = self._order(node)
                 if order is not None:
@@ -88,7 +72,7 @@ class _Sums:
             is_op(node, "add")
             and isinstance(type_, TensorType)
             and type_.dtype in FLOATS
-            and self.finder.place.home.get(node) == self.lifter.loop.block
+            and self.finder.place.home.get(node) == self.lifter.region.block
         )
 
     def _is_part(self, node: Expr) -> bool:
@@ -185,34 +169,9 @@ class _Hoister(Rewriter):
 
     def _enter_loop(self, call: Call, plan: _Plan) -> Call:
         given = dict(zip(plan.loop.function.params, call.args, strict=False))
-        batches = tuple([_at_entry(batch, plan.loop, given) for batch in plan.rows.values()])
+        fixed = {p: given[p] for p in plan.loop.invariant}
+        batches = at_entry(plan.rows.values(), fixed)
         return dataclasses.replace(call, args=(*call.args, *batches))
-
-
-class _AtEntry(Rewriter):
-    """A batch with the loop's invariant parameters replaced by what an entry passes."""
-
-    def __init__(self, given: Mapping[Var, Expr]) -> None:
-        super().__init__()
-        self.dims: dict[DimVar, Dim] = {}
-        for param, arg in given.items():
-            self.memo[param] = arg
-            want, have = type_of(param), type_of(arg)
-            if isinstance(want, TensorType) and isinstance(have, TensorType):
-                for q, p in zip(want.shape, have.shape, strict=True):
-                    if isinstance(q, DimVar):
-                        self.dims.setdefault(q, p)
-
-    def visit(self, node: Expr, new: Expr) -> Expr:
-        type_ = substitute(type_of(node), dim_vars=self.dims)
-        return new if type_ is new.checked_type else dataclasses.replace(new, checked_type=type_)
-
-
-def _at_entry(batch: Expr, loop: Loop, given: dict[Var, Expr]) -> Expr:
-    used = {n for n in postorder(batch) if isinstance(n, Var) and n in loop.invariant}
-    if not used:
-        return batch  # one node for all entries, which to_anf evaluates once
-    return _AtEntry({p: given[p] for p in used}).rewrite(batch)
 
 
 def _plan(flow: Dataflow, finder: LoopFinder, loop: Loop, rows: dict[Expr, Expr]) -> _Plan | None:
@@ -227,7 +186,7 @@ def _plan(flow: Dataflow, finder: LoopFinder, loop: Loop, rows: dict[Expr, Expr]
             continue
         param = fresh_var("rows", type_of(lifted.batch))
         params[param] = lifted.batch
-        rows[node] = _row(param, lifted, type_)
+        rows[node] = row_of(param, lifted.index, type_)
     if not params:
         return None
     old = type_of(loop.function)

@@ -30,9 +30,7 @@ import dataclasses
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
-import numpy as np
-
-from nimblevm.compiler.dataflow import Dataflow, is_op, is_total_call, row_width, static_shape
+from nimblevm.compiler.dataflow import Dataflow, is_op, is_total_call, row_width
 from nimblevm.compiler.loops import Loop, LoopFinder
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.passes.insert_checks import match_type
@@ -41,17 +39,16 @@ from nimblevm.compiler.rewrite import (
     fresh_var,
     is_primitive,
     map_functions,
-    op_call,
     type_of,
     typed,
     with_body,
     with_children,
 )
+from nimblevm.compiler.row_lift import empty_table, row_of, with_row
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim, DimVar
 from nimblevm.relay.ir import (
     Call,
-    Constant,
     Expr,
     Function,
     If,
@@ -63,7 +60,7 @@ from nimblevm.relay.ir import (
     Var,
     children,
 )
-from nimblevm.relay.types import FuncType, TensorType, TupleType, Type
+from nimblevm.relay.types import FuncType, TensorType, TupleType
 
 MAX_STATES, MAX_CROSSING, MAX_LAYERS = 64, 4, 8
 
@@ -301,7 +298,7 @@ class _Split:
             copier.copy(loop.again[0].args[loop.position(loop.counter)]),
             *(copier.copy(trip.next[s]) for s in plan.below),
             *(fresh[p] for p in self.constants),
-            *(_joined(g, copier.copy(n)) for g, n in zip(grown, plan.rows, strict=True)),
+            *(with_row(g, copier.copy(n)) for g, n in zip(grown, plan.rows, strict=True)),
         )
         call = typed(Call(var, again, span=loop.again[0].span), type_of(end))
         guard = _if(loop.guard, copier.copy(loop.guard.cond), call, end)
@@ -311,7 +308,7 @@ class _Split:
         plan = self.plan
         params = [loop.counter, *plan.above, *self.constants, *self.tables, *plan.finals]
         rows = zip(plan.rows, self.tables, strict=True)
-        copier = _Copier(trip, ((n, _taken(t, loop.counter, type_of(n))) for n, t in rows))
+        copier = _Copier(trip, ((n, row_of(t, loop.counter, type_of(n))) for n, t in rows))
         result = type_of(loop.guard)
         var = Var(loop.var.name_hint, checked_type=FuncType([type_of(p) for p in params], result))
         again = (
@@ -331,7 +328,7 @@ class _Split:
         """The loop's call as calls of the two loops, one after the other."""
         plan, loop = self.plan, self.plan.trip.loop
         given = dict(zip(loop.function.params, call.args, strict=True))
-        empty = [_empty(type_of(t)) for t in self.tables]
+        empty = [empty_table(type_of(t)) for t in self.tables]
         result = self.lower.ret_type
         if not isinstance(result, TupleType):
             raise TypeError(f"the lower loop gives {result!r}")
@@ -352,38 +349,6 @@ class _Split:
             self.upper_var, (*second, *fields), span=call.span, checked_type=call.checked_type
         )
         return Let(done, below, above, span=call.span, checked_type=call.checked_type)
-
-
-def _joined(table: Var, row: Expr) -> Expr:
-    """A table with one more row."""
-    whole = type_of(table)
-    if not isinstance(whole, TensorType):
-        raise TypeError(f"a table of type {whole!r}")
-    flat = TensorType((1, *whole.shape[1:]), whole.dtype)
-    if row.checked_type is not flat:
-        row = op_call("reshape", (row,), flat, newshape=static_shape(flat))
-    result = TensorType((dims.add(whole.shape[0], 1), *whole.shape[1:]), whole.dtype)
-    parts = typed(Tuple((table, row)), TupleType([whole, flat]))
-    return op_call("concatenate", (parts,), result, axis=0)
-
-
-def _taken(table: Var, counter: Var, type_: Type) -> Expr:
-    """The row of a table that a trip is about."""
-    whole = type_of(table)
-    if not isinstance(whole, TensorType):
-        raise TypeError(f"a table of type {whole!r}")
-    line = TensorType(whole.shape[1:], whole.dtype)
-    taken = op_call("take", (table, counter), line, axis=0)
-    if type_ is line:
-        return taken
-    return op_call("reshape", (taken,), type_, newshape=static_shape(type_))
-
-
-def _empty(type_: Type) -> Constant:
-    if not isinstance(type_, TensorType):
-        raise TypeError(f"a table of type {type_!r}")
-    shape = [d for d in type_.shape[1:] if isinstance(d, int)]
-    return Constant(np.zeros((0, *shape), type_.dtype))
 
 
 class _Rebuilder(Rewriter):
