@@ -169,17 +169,25 @@ class Sizes:
 
 def _reshape(s: Sizes) -> Expr:
     sizes, entries = s.sizes(), s.operand(1)
+    left, given = list(sizes), list(entries)
     if not s.attrs.allowzero:
         # A 0 behind data's last axis has no size to copy: -2 is refused as a size.
         sources = [*sizes, *(number(-2) for _ in entries[len(sizes) :])]
-        entries = [choose(equal(e, ZERO), n, e) for e, n in zip(entries, sources, strict=False)]
+        copied = [equal(e, ZERO) for e in entries]
+        entries = [choose(c, n, e) for c, n, e in zip(copied, sources, entries, strict=False)]
+        # -1 is found from the axes that are not copied.
+        given = [choose(c, ONE, e) for c, e in zip(copied, given, strict=True)]
+        count = min(len(sizes), len(copied))
+        left[:count] = [choose(c, ONE, n) for c, n in zip(copied, left, strict=False)]
     entries = [s.named(e) for e in entries]
     free = [equal(e, MINUS) for e in entries]
-    known = s.named(product([choose(f, ONE, e) for f, e in zip(free, entries, strict=True)]))
-    count = s.named(total([truth(f) for f in free]))
-    s.guard(sub(ONE, count), "newshape has more than one -1")
-    s.guard(sub(choose(equal(count, ZERO), ONE, known), ONE), "newshape has a size of 0 beside -1")
-    rest = s.named(scalar("floor_divide", product(sizes), high(known, ONE)))
+    known = s.named(product([choose(f, ONE, e) for f, e in zip(free, given, strict=True)]))
+    number_free = s.named(total([truth(f) for f in free]))
+    s.guard(sub(ONE, number_free), "newshape has more than one -1")
+    s.guard(
+        sub(choose(equal(number_free, ZERO), ONE, known), ONE), "newshape has a size of 0 beside -1"
+    )
+    rest = s.named(scalar("floor_divide", product(left), high(known, ONE)))
     return s.reshaped([choose(f, rest, e) for f, e in zip(free, entries, strict=True)])
 
 

@@ -45,7 +45,7 @@ from nimblevm.relay.op.common import (
 )
 from nimblevm.relay.op.full import concrete_shape
 from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, register
-from nimblevm.relay.op.reshape import cancel, require_count
+from nimblevm.relay.op.reshape import require_count
 from nimblevm.relay.types import TensorType, Type
 
 
@@ -111,16 +111,16 @@ def _reshape(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: ReshapeLikeAt
     first, last = _part(ctx, attrs.lhs_begin, attrs.lhs_end, len(data.shape), 0)
     start, stop = _part(ctx, attrs.rhs_begin, attrs.rhs_end, len(like.shape), 1)
     shape = (*data.shape[:first], *like.shape[start:stop], *data.shape[last:])
-    left, right = list(data.shape), list(shape)
-    cancel(left, right)
-    have, want = product(left), product(right)
+    have, want = product(data.shape), product(shape)
     unknown = [axis for axis in range(start, stop) if not isinstance(like.shape[axis], int)]
-    if unknown and all(isinstance(size, int) for size in data.shape):
+    if have is want or have == want:
+        pass
+    elif unknown and all(isinstance(size, int) for size in data.shape):
         # want == have, written as an equation for an axis of shape_like.
         size = like.shape[unknown[0]]
         ctx.require_dim(1, unknown[0], dims.add(size, dims.sub(want, have)))
     else:
-        require_count(ctx, data, have, want)
+        require_count(ctx, data, range(len(data.shape)), want)
     return TensorType(shape, data.dtype)
 
 

@@ -1,8 +1,10 @@
 """reshape(data, newshape, allowzero=False): the same elements in another shape, row-major.
 
     newshape entries, read from left to right beside data's axes:
-    n > 0   this size                     0   the size of data's axis at this place (allowzero: the size 0)
-    -1      what is left (at most once)   -2  all of data's axes that are left
+    n > 0   this size
+    0       the size of data's axis at this place (allowzero: the size 0)
+    -1      what the axes that no 0, -2, -3 or -4 takes make with the other entries (at most once)
+    -2      all of data's axes that are left
     -3      the product of data's next two axes
     -4 a b  data's next axis split in a and b; one of them may be -1
 
@@ -13,7 +15,8 @@ Differs from numpy: the entries 0, -2, -3 and -4.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,7 +42,11 @@ class ReshapeAttrs(Attrs):
 
 
 class _Reader:
-    """Walks newshape and data's axes side by side; `shape` is the result with None for the place of -1."""
+    """Walks newshape and data's axes side by side.
+
+    `shape` is the result with None for the place of -1, `taken` the axes that entries take over, `given` the product
+    of the other entries. An axis that is taken may have size 0, so equations keep it as a factor.
+    """
 
     def __init__(self, ctx: TypeContext, data: TensorType, attrs: ReshapeAttrs) -> None:
         self.ctx = ctx
@@ -47,13 +54,20 @@ class _Reader:
         self.entries: Iterator[int] = iter(attrs.newshape)
         self.allowzero = attrs.allowzero
         self.at = 0
+        self.taken: set[int] = set()
+        self.given = 1
         self.shape: list[Dim | None] = []
 
     def next_axis(self) -> Dim:
         if self.at >= len(self.source):
             raise self.ctx.fail("newshape refers to more axes than data has", 0)
         self.at += 1
+        self.taken.add(self.at - 1)
         return self.source[self.at - 1]
+
+    def left(self) -> list[int]:
+        """The axes that are not taken."""
+        return [axis for axis in range(len(self.source)) if axis not in self.taken]
 
     def read(self) -> None:
         for entry in self.entries:
@@ -67,6 +81,7 @@ class _Reader:
                     self.at += 1
                 case -2:
                     self.shape.extend(self.source[self.at :])
+                    self.taken.update(range(self.at, len(self.source)))
                     self.at = len(self.source)
                 case -3:
                     self.shape.append(dims.mul(self.next_axis(), self.next_axis()))
@@ -74,6 +89,7 @@ class _Reader:
                     self.split(self.next_axis())
                 case int() if entry >= 0:
                     self.shape.append(entry)
+                    self.given *= entry
                     self.at += 1
                 case _:
                     raise self.ctx.fail(f"newshape must hold integers >= -4, not {entry!r}")
@@ -104,83 +120,82 @@ class _Reader:
         self.shape.extend((other, known) if first == -1 else (known, other))
 
 
-def cancel(left: list[Dim], right: list[Dim]) -> None:
-    """Remove equal sizes from both lists."""
-    for size in list(right):
-        if size != 0 and size in left:
-            left.remove(size)
-            right.remove(size)
-
-
-def require_count(ctx: TypeContext, data: TensorType, have: Dim, want: Dim) -> None:
-    """Demand that two element counts of argument 0, of type `data`, agree."""
-    if have is want or have == want:
+def require_count(
+    ctx: TypeContext, data: TensorType, axes: Sequence[int], want: Dim, common: Dim = 1
+) -> None:
+    """Demand that `axes` of argument 0, of type `data`, have `want` elements, or that `common`, the number of
+    elements of the other axes, is 0.
+    """
+    have = product([data.shape[axis] for axis in axes])
+    if have is want or have == want or common == 0:
         return
     if isinstance(have, int) and isinstance(want, int):
         raise ctx.fail(f"data has {product(data.shape)} elements; newshape does not fit them", 0)
-    unknown = [axis for axis, size in enumerate(data.shape) if not isinstance(size, int)]
+    unknown = [axis for axis in axes if not isinstance(data.shape[axis], int)]
     if not unknown:
         raise ctx.fail("newshape does not fit the number of elements", 0)
     axis = unknown[0]
     size = data.shape[axis]
-    if have is size:
-        ctx.require_dim(0, axis, want)
-        return
-    if isinstance(want, int) and len(unknown) == 1:
-        scale = dims.floordiv(have, size) if have is not size else 1
-        if isinstance(scale, int) and scale > 0 and dims.mul(scale, size) == have:
-            if want % scale:
-                raise ctx.fail(f"newshape does not fit: {want} is no multiple of {scale}", 0)
-            ctx.require_dim(0, axis, want // scale)
+    if isinstance(common, int):
+        if have is size:
+            ctx.require_dim(0, axis, want)
             return
+        if isinstance(want, int) and len(unknown) == 1:
+            scale = dims.floordiv(have, size)
+            if isinstance(scale, int) and scale > 0 and dims.mul(scale, size) == have:
+                if want % scale:
+                    raise ctx.fail(f"newshape does not fit: {want} is no multiple of {scale}", 0)
+                ctx.require_dim(0, axis, want // scale)
+                return
     # have == want, written as an equation for one axis, since demands are equations of axes.
-    ctx.require_dim(0, axis, dims.add(size, dims.sub(have, want)))
+    ctx.require_dim(0, axis, dims.add(size, dims.mul(common, dims.sub(have, want))))
 
 
 def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: ReshapeAttrs) -> Type:
     data = tensor_of(ctx, arg_types, 0)
     reader = _Reader(ctx, data, attrs)
     reader.read()
-    known: list[Dim] = [size for size in reader.shape if size is not None]
-    left, right = list(data.shape), list(known)
-    cancel(left, right)
-    have, want = product(left), product(right)
-    if None not in reader.shape:
-        require_count(ctx, data, have, want)
-        return TensorType(known, data.dtype)
-    if isinstance(want, int) and want == 0:
-        raise ctx.fail("-1 can't be found beside a size of 0", 0)
-    # A symbolic divisor may be 0 at run time; the division is then by 1 and the demand still holds (0 == 0).
-    rest = dims.floordiv(have, want if isinstance(want, int) else dims.max_(want, 1))
-    require_count(ctx, data, have, dims.mul(want, rest))
+    left = reader.left()
+    rest: Dim = 1
+    if None in reader.shape:
+        if reader.given == 0:
+            raise ctx.fail("-1 can't be found beside a size of 0", 0)
+        rest = dims.floordiv(product([data.shape[axis] for axis in left]), reader.given)
+    taken = product([data.shape[axis] for axis in sorted(reader.taken)])
+    require_count(ctx, data, left, dims.mul(rest, reader.given), taken)
     return TensorType((rest if size is None else size for size in reader.shape), data.dtype)
 
 
 def _concrete(data: Array, attrs: ReshapeAttrs) -> tuple[int, ...]:
     """The result shape by the plain reading of the docstring, without dim expressions."""
     source, shape, at, entries = data.shape, list[int](), 0, iter(attrs.newshape)
+    left, given = list(source), 1
     for entry in entries:
         match entry:
             case 0 if not attrs.allowzero:
                 shape.append(source[at])
+                left[at] = 1
             case -2:
                 shape.extend(source[at:])
+                left[at:] = [1] * (len(source) - at)
                 at = len(source)
             case -3:
                 shape.append(source[at] * source[at + 1])
+                left[at : at + 2] = [1, 1]
                 at += 1
             case -4:
                 first, second = next(entries), next(entries)
                 shape.append(source[at] // second if first == -1 else first)
                 shape.append(source[at] // first if second == -1 else second)
+                left[at] = 1
+            case -1:
+                shape.append(-1)
             case _:
                 shape.append(entry)
+                given *= entry
         at += 1
     if -1 in shape:
-        known = 1
-        for size in shape:
-            known *= 1 if size == -1 else size
-        shape[shape.index(-1)] = data.size // max(known, 1)
+        shape[shape.index(-1)] = math.prod(left) // given
     return tuple(shape)
 
 
