@@ -40,7 +40,8 @@ def @prefixes(%n: int32, %x: Tensor[(1), int64]) -> Chain {
   %loop(0, zeros(shape=[0], dtype="int64"), End)
 }
 def @twice(%x: Tensor[(?), int64], %y: Tensor[(?), int64]) {
-  let %a = concatenate((%x, %y));
+  let %a0 = concatenate((%x, %y));
+  let %a = concatenate((%a0, %y));  // its block has room
   let %b = concatenate((%a, %y));
   let %c = concatenate((%a, negative(%y)));
   let %d = concatenate((%a, %a));
@@ -105,7 +106,7 @@ def test_two_that_grow_out_of_one_are_apart(vm: nvm.VirtualMachine) -> None:
     for size in (0, 1, 3, 8, 40):
         x, y = np.arange(size), np.arange(5)
         a, b, c, d, same = vm.invoke("twice", x, y)
-        first = np.concatenate((x, y))
+        first = np.concatenate((x, y, y))
         for got, want in zip((a, b, c, d, same), (
             first, np.concatenate((first, y)), np.concatenate((first, -y)), np.concatenate((first, first)), x,
         ), strict=True):  # fmt: skip

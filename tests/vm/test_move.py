@@ -148,10 +148,14 @@ def test_arrays_of_a_moved_tensor_stay_good(vm: nvm.VirtualMachine) -> None:
 
 
 def test_results_that_share_the_block_are_apart(vm: nvm.VirtualMachine) -> None:
-    tensor = vm.invoke("echo", rows(*range(5)))
+    tensor = vm.invoke("echo", rows(0))
+    for turn in range(1, 7):  # now the block has room
+        tensor = vm.invoke("fail", rows(turn), nvm.move(tensor), 1)[0]
+    start = copied(vm)
     old, new = vm.invoke("both", nvm.move(tensor), rows(7))
+    assert copied(vm) - start == 4 * ROW * (1 + 7 + 8)  # the row, and both results
     old.numpy()[:] = -1
-    np.testing.assert_array_equal(new, rows(*range(5), 7))
+    np.testing.assert_array_equal(new, rows(*range(8)))
 
 
 def test_what_a_handle_keeps_is_its_own(vm: nvm.VirtualMachine) -> None:
