@@ -300,7 +300,7 @@ def words(*code: int) -> bytes:
 
 
 def test_code_that_assembles_from_nothing() -> None:
-    refused(words(36, 0), "unknown opcode 36")
+    refused(words(39, 0), "unknown opcode 39")
     refused(words(0xFFFFFFFF), "unknown opcode 4294967295")
     refused(words(0, 0), "the code ends inside this instruction")
     refused(words(9, 0, 0xFFFFFFFF, 0), "the code ends inside this instruction")
