@@ -52,7 +52,7 @@ def test_names() -> None:
     }  # fmt: skip
     assert {v.name_hint for v in prelude.mod} == names
     assert prelude.get_global_var("map") is prelude.mod.get_global_var("map")
-    assert prelude.get_name("tensor_t", "float32") == "tensor_t_float32"
+    assert prelude.get_name("tensor_t", "float32") == "tensor_float32_t"
 
 
 def test_loading_is_idempotent_and_adds_to_a_module() -> None:
