@@ -60,6 +60,19 @@ class PassInstrument:
         """Called after a pass with its result."""
 
 
+def pass_instrument(pi_cls: type[Any] | None = None) -> Any:
+    """Decorator that makes a class with some of PassInstrument's methods one, as TVM's does; its __init__ runs."""
+
+    def made(cls: type[Any]) -> type[PassInstrument]:
+        return type(
+            cls.__name__,
+            (cls, PassInstrument),
+            {"__doc__": cls.__doc__, "__module__": cls.__module__},
+        )
+
+    return made if pi_cls is None else made(pi_cls)
+
+
 class PassTimingInstrument(PassInstrument):
     """Notes how long each pass took; `render()` is a table."""
 

@@ -157,6 +157,7 @@ from nimblevm.relay.ir import (
     RefCreate,
     RefRead,
     RefWrite,
+    SourceName,
     Span,
     Tuple,
     TupleGetItem,
@@ -164,6 +165,7 @@ from nimblevm.relay.ir import (
     Var,
 )
 from nimblevm.relay.op.registry import Op
+from nimblevm.relay.param_dict import load_param_dict, save_param_dict
 from nimblevm.relay.parser import SemVer, parse_expr, parse_module, parse_type
 from nimblevm.relay.prelude import Prelude
 from nimblevm.relay.printer import astext
@@ -171,6 +173,7 @@ from nimblevm.relay.scope_builder import ScopeBuilder
 from nimblevm.relay.structural import StructuralMismatch, assert_structural_equal, structural_equal
 from nimblevm.relay.structural_hash import structural_digest, structural_hash
 from nimblevm.relay.text import dim_text, type_text
+from nimblevm.relay.type_functor import TypeFunctor, TypeMutator, TypeVisitor
 from nimblevm.relay.types import (
     FuncType,
     GlobalTypeVar,
@@ -198,9 +201,10 @@ __all__ = [
     "ExprFunctor", "ExprMutator", "ExprVisitor", "FuncType", "Function", "GlobalTypeVar",
     "GlobalVar", "IRModule", "If", "IncompleteType", "Let", "Match", "Op", "Pattern",
     "PatternConstructor", "PatternTuple", "PatternVar", "PatternWildcard", "Prelude", "RefCreate",
-    "RefRead", "RefType", "RefWrite", "ScopeBuilder", "SemVer", "Span", "StructuralMismatch",
+    "RefRead", "RefType", "RefWrite", "ScopeBuilder", "SemVer", "SourceName", "Span", "StructuralMismatch",
     "TensorType", "Tuple", "TupleGetItem", "TupleType", "TupleWrapper", "Type", "TypeCall",
-    "TypeData", "TypeVar", "Var", "abs", "acos", "acosh", "add", "adv_index", "all", "any", "arange", "argmax",
+    "TypeData", "TypeFunctor", "TypeMutator", "TypeVar", "TypeVisitor", "Var", "abs", "acos",
+    "acosh", "add", "adv_index", "all", "any", "arange", "argmax",
     "argmin", "argsort", "argwhere", "asin", "asinh", "assert_structural_equal", "astext", "atan",
     "atanh", "bind", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast_to",
     "broadcast_to_like", "cast", "cast_like", "ceil", "check_well_formed", "clip",
@@ -208,13 +212,13 @@ __all__ = [
     "cumprod", "cumsum", "dim_text", "divide", "einsum", "equal", "erf", "exp", "expand_dims",
     "floor", "floor_divide", "floor_mod", "fromtext", "full", "full_like", "gather", "gather_nd",
     "greater", "greater_equal", "image", "infer_type", "invert_permutation", "isfinite", "isinf",
-    "isnan", "left_shift", "less", "less_equal", "log", "log10", "log2", "logical_and",
+    "isnan", "left_shift", "less", "less_equal", "load_param_dict", "log", "log10", "log2", "logical_and",
     "logical_not", "logical_or", "logical_xor", "logsumexp", "loops", "max", "maximum", "mean",
     "mean_std", "mean_variance", "meshgrid", "min", "minimum", "mod", "multiply", "ndarray_size",
     "negative", "nn", "not_equal", "one_hot", "ones", "ones_like", "op", "parse", "parse_expr",
     "parse_module", "parse_type", "post_order", "post_order_visit", "power", "prod",
     "reinterpret", "repeat", "reshape", "reshape_like", "reverse", "reverse_sequence", "rewrite",
-    "right_shift", "round", "rsqrt", "scalar_type", "scatter_elements", "scatter_nd",
+    "right_shift", "round", "rsqrt", "save_param_dict", "scalar_type", "scatter_elements", "scatter_nd",
     "searchsorted", "sequence_mask", "shape_of", "sigmoid", "sign", "sin", "sinh", "slice_like",
     "sort", "split", "sqrt", "squeeze", "stack", "std", "strided_set", "strided_slice",
     "structural_digest", "structural_equal", "structural_hash", "subtract", "sum", "take", "tan",

@@ -41,6 +41,16 @@ class Span:
         return f"{self.source}:{self.line}:{self.column}"
 
 
+class SourceName(str):
+    """The name of a source, as TVM writes it: `Span(SourceName("model.rly"), 1, 1)`. It is the string."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        return str(self)
+
+
 # relay/printer.py registers itself here, so that str(node) is Relay text without an import cycle.
 _TEXT_WRITERS: list[Callable[..., str]] = []
 
@@ -520,6 +530,6 @@ def free_vars(expr: Expr) -> tuple[Var, ...]:
 __all__ = [
     "Call", "Clause", "Constant", "Constructor", "Expr", "Function", "GlobalTypeVar", "GlobalVar", "IRModule",
     "If", "Leaf", "Let", "Match", "Node", "Pattern", "PatternConstructor", "PatternTuple", "PatternVar",
-    "PatternWildcard", "RefCreate", "RefRead", "RefWrite", "Span", "Tuple", "TupleGetItem", "TypeData", "Var",
-    "children", "free_vars", "is_complete", "pattern_vars", "register_text_writer", "scalar_type",
+    "PatternWildcard", "RefCreate", "RefRead", "RefWrite", "SourceName", "Span", "Tuple", "TupleGetItem",
+    "TypeData", "Var", "children", "free_vars", "is_complete", "pattern_vars", "register_text_writer", "scalar_type",
 ]  # fmt: skip

@@ -45,43 +45,58 @@ class MetaNode:
     attrs: Mapping[str, str]
 
 
-def encode_tensor(array: np.ndarray[Any, Any]) -> str:
-    """A tensor as TVM writes it into "b64ndarrays"."""
+def tensor_bytes(array: np.ndarray[Any, Any]) -> bytes:
+    """A tensor as TVM writes it into files."""
     row = dtype(array.dtype.name)
     # TVM's bool is a one-bit unsigned integer.
     code, bits = (DL_UINT, 1) if row.is_bool else (row.code, row.bits)
     head = _HEAD.pack(_MAGIC, 0, _CPU, 0, array.ndim, code, bits, 1)
     shape = struct.pack(f"<{array.ndim + 1}q", *array.shape, array.nbytes)
-    data = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
-    return base64.b64encode(head + shape + data).decode("ascii")
+    return head + shape + array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def encode_tensor(array: np.ndarray[Any, Any]) -> str:
+    """A tensor as TVM writes it into "b64ndarrays"."""
+    return base64.b64encode(tensor_bytes(array)).decode("ascii")
+
+
+def read_tensor(raw: bytes, start: int = 0) -> tuple[np.ndarray[Any, Any], int]:
+    """The tensor that starts at a byte of `raw`, and where it ends; MetadataError if it is damaged."""
+    try:
+        magic, _, _, _, rank, code, bits, lanes = _HEAD.unpack_from(raw, start)
+        if magic != _MAGIC or not 0 <= rank <= 64 or lanes != 1:
+            raise MetadataError("a tensor has a bad header")
+        *shape, size = struct.unpack_from(f"<{rank + 1}q", raw, start + _HEAD.size)
+    except struct.error as error:
+        raise MetadataError(f"a tensor is damaged: {error}") from error
+    code, bits = (DL_BOOL, 8) if (code, bits) == (DL_UINT, 1) else (code, bits)
+    row = next((r for r in DTYPES if (r.code, r.bits) == (code, bits)), None)
+    if row is None:
+        raise MetadataError(f"a tensor has the unknown dtype code {code} with {bits} bits")
+    at = start + _HEAD.size + 8 * (rank + 1)
+    count = 1
+    for extent in shape:
+        count *= extent
+    if min(shape, default=0) < 0 or not 0 <= size <= len(raw) - at or count * row.itemsize != size:
+        raise MetadataError(f"a tensor has {len(raw) - at} bytes for the shape {tuple(shape)}")
+    little = np.dtype(row.numpy).newbyteorder("<")
+    flat = np.frombuffer(raw, little, count, at).astype(row.numpy, copy=False)
+    return flat.reshape(shape), at + size
 
 
 def decode_tensor(text: str) -> np.ndarray[Any, Any]:
     """The tensor of a "b64ndarrays" entry; MetadataError if it is damaged."""
     try:
         raw = base64.b64decode(text, validate=True)
-        magic, _, _, _, rank, code, bits, lanes = _HEAD.unpack_from(raw)
-        if magic != _MAGIC or not 0 <= rank <= 64 or lanes != 1:
-            raise MetadataError("a tensor of the metadata has a bad header")
-        *shape, size = struct.unpack_from(f"<{rank + 1}q", raw, _HEAD.size)
-    except (struct.error, binascii.Error, ValueError) as error:
+    except (binascii.Error, ValueError) as error:
         raise MetadataError(f"a tensor of the metadata is damaged: {error}") from error
-    code, bits = (DL_BOOL, 8) if (code, bits) == (DL_UINT, 1) else (code, bits)
-    row = next((r for r in DTYPES if (r.code, r.bits) == (code, bits)), None)
-    if row is None:
-        raise MetadataError(
-            f"a tensor of the metadata has the unknown dtype code {code} with {bits} bits"
-        )
-    data = raw[_HEAD.size + 8 * (rank + 1) :]
-    count = 1
-    for extent in shape:
-        count *= extent
-    if min(shape, default=0) < 0 or size != len(data) or count * row.itemsize != size:
-        raise MetadataError(
-            f"a tensor of the metadata has {len(data)} bytes for the shape {tuple(shape)}"
-        )
-    little = np.dtype(row.numpy).newbyteorder("<")
-    return np.frombuffer(data, little).astype(row.numpy, copy=False).reshape(shape)
+    try:
+        array, end = read_tensor(raw)
+    except MetadataError as error:
+        raise MetadataError(f"in a tensor of the metadata: {error}") from error
+    if end != len(raw):
+        raise MetadataError(f"a tensor of the metadata has {len(raw) - end} bytes too many")
+    return array
 
 
 def encode(table: Mapping[str, Sequence[Any]]) -> str:

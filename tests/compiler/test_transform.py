@@ -11,6 +11,7 @@ from nimblevm.compiler.transform import (
     Sequential,
     function_pass,
     module_pass,
+    pass_instrument,
     print_ir,
 )
 from nimblevm.errors import CompileError
@@ -116,3 +117,20 @@ def test_mistakes_are_told() -> None:
 def test_print_ir(capsys: pytest.CaptureFixture[str]) -> None:
     assert print_ir("here")(MOD) is MOD
     assert "here\n#[version" in capsys.readouterr().err
+
+
+def test_pass_instrument_makes_a_class_one() -> None:
+    @pass_instrument
+    class Names:
+        def __init__(self, first):
+            self.seen = [first]
+
+        def run_before_pass(self, mod, info):
+            self.seen.append(info.name)
+
+    watch = Names("start")
+    assert isinstance(watch, PassInstrument)
+    with PassContext(instruments=[watch]):
+        same(MOD)
+    assert watch.seen == ["start", "same"]
+    assert Names.__name__ == "Names"

@@ -1,4 +1,4 @@
-"""Ten scripts that TVM's users could have written: they run here, and only their import lines name this library."""
+"""Scripts that TVM's users could have written: they run here, and only their import lines name this library."""
 
 from __future__ import annotations
 
@@ -22,4 +22,4 @@ def test_only_imports_name_this_library(path: Path) -> None:
 
 
 def test_there_are_ten() -> None:
-    assert len(SCRIPTS) == 10
+    assert len(SCRIPTS) >= 10

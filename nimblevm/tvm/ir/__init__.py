@@ -1,6 +1,7 @@
 """tvm.ir: modules, structural equality, types."""
 
 from nimblevm.relay.ir import GlobalVar, IRModule, Span
+from nimblevm.relay.node_json import load_json, save_json
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.structural import assert_structural_equal, structural_equal
 from nimblevm.relay.structural_hash import structural_hash
@@ -19,6 +20,6 @@ from nimblevm.tvm.ir import instrument
 
 __all__ = [
     "FuncType", "GlobalTypeVar", "GlobalVar", "IRModule", "IncompleteType", "Op", "Span", "TensorType", "TupleType",
-    "Type", "TypeCall", "TypeVar", "assert_structural_equal", "instrument", "structural_equal", "structural_hash",
-    "transform",
+    "Type", "TypeCall", "TypeVar", "assert_structural_equal", "instrument", "load_json", "save_json",
+    "structural_equal", "structural_hash", "transform",
 ]  # fmt: skip

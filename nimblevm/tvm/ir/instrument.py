@@ -1,5 +1,5 @@
 """tvm.ir.instrument: watching passes."""
 
-from nimblevm.compiler.transform import PassInstrument, PassTimingInstrument
+from nimblevm.compiler.transform import PassInstrument, PassTimingInstrument, pass_instrument
 
-__all__ = ["PassInstrument", "PassTimingInstrument"]
+__all__ = ["PassInstrument", "PassTimingInstrument", "pass_instrument"]

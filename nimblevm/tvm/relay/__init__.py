@@ -13,17 +13,19 @@ from nimblevm.tvm.relay import (
     expr,
     expr_functor,
     function,
+    param_dict,
     prelude,
     scope_builder,
     testing,
     transform,
     ty,
+    type_functor,
     vm,
 )
 from nimblevm.tvm.relay.build_module import bind_params_by_name
 
 __all__ = [
     *_language.__all__, "TypeKind", "adt", "analysis", "bind_params_by_name", "build_module", "create_executor",
-    "dataflow_pattern", "expr", "expr_functor", "function", "op", "prelude", "scope_builder", "testing",
-    "transform", "ty", "vm",
+    "dataflow_pattern", "expr", "expr_functor", "function", "op", "param_dict", "prelude", "scope_builder",
+    "testing", "transform", "ty", "type_functor", "vm",
 ]  # fmt: skip

@@ -10,10 +10,18 @@ from nimblevm.relay.analysis import (
     unmatched_cases,
 )
 from nimblevm.relay.kinds import Feature, check_kind, detect_feature, list_op_freqs
+from nimblevm.relay.measure import (
+    CallGraph,
+    count_layers,
+    extract_fused_functions,
+    extract_intermdeiate_expr,
+    get_total_mac_number,
+)
 from nimblevm.relay.visitor import post_order_visit
 from nimblevm.relay.well_formed import well_formed
 
 __all__ = [
-    "Feature", "all_type_vars", "all_vars", "bound_type_vars", "bound_vars", "check_kind", "detect_feature",
-    "free_type_vars", "free_vars", "list_op_freqs", "post_order_visit", "unmatched_cases", "well_formed",
+    "CallGraph", "Feature", "all_type_vars", "all_vars", "bound_type_vars", "bound_vars", "check_kind", "count_layers",
+    "detect_feature", "extract_fused_functions", "extract_intermdeiate_expr", "free_type_vars", "free_vars",
+    "get_total_mac_number", "list_op_freqs", "post_order_visit", "unmatched_cases", "well_formed",
 ]  # fmt: skip

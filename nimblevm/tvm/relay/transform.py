@@ -29,7 +29,9 @@ from nimblevm.compiler.transform import (
     module_pass,
 )
 from nimblevm.driver import evaluate_call
-from nimblevm.relay.ir import Call
+from nimblevm.relay.infer_type import infer_expr
+from nimblevm.relay.ir import Call, Expr
+from nimblevm.relay.types import Type
 
 # TVM's names of what compile() may leave out.
 _PIPELINE = {
@@ -65,6 +67,14 @@ _fuse = passes.builtin("FuseOps", 0, [TO_ANF, FUSE_OPS])
 def InferType() -> Pass:
     """Fill in all types."""
     return _infer()
+
+
+def InferTypeLocal(expr: Expr) -> Type:
+    """The type of an expression, without its module."""
+    found = infer_expr(expr).checked_type
+    if found is None:
+        raise TypeError(f"{expr} has no type")
+    return found
 
 
 def FoldConstant(fold_qnn: bool = False) -> Pass:
@@ -149,7 +159,7 @@ def RemoveUnusedFunctions(entry_functions: Sequence[str] | None = None) -> Pass:
 
 __all__ = [
     "DeadCodeElimination", "DynamicToStatic", "EliminateCommonSubexpr", "EtaExpand", "FoldConstant", "FunctionPass",
-    "FuseOps", "InferType", "Inline", "LambdaLift", "ModulePass", "PartialEvaluate", "Pass", "PassContext",
-    "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyInference", "ToANormalForm", "ToGraphNormalForm",
-    "function_pass", "module_pass", "passes_off",
+    "FuseOps", "InferType", "InferTypeLocal", "Inline", "LambdaLift", "ModulePass", "PartialEvaluate", "Pass",
+    "PassContext", "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyInference", "ToANormalForm",
+    "ToGraphNormalForm", "function_pass", "module_pass", "passes_off",
 ]  # fmt: skip

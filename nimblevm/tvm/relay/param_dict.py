@@ -1,0 +1,5 @@
+"""tvm.relay.param_dict: weights as bytes."""
+
+from nimblevm.relay.param_dict import load_param_dict, save_param_dict
+
+__all__ = ["load_param_dict", "save_param_dict"]

@@ -1,0 +1,72 @@
+"""save_json and load_json."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from nimblevm import relay
+from nimblevm.errors import InvalidInput
+from nimblevm.relay.node_json import load_json, save_json
+
+TEXT = """#[version = "0.0.5"]
+type List[A] { Cons(A, List[A]), Nil }
+def @main(%x: Tensor[(?n, 4), float32], %l: List[int32]) { (%x + 1f, %l) }
+"""
+
+
+def test_modules() -> None:
+    mod = relay.parse(TEXT)
+    found = load_json(save_json(mod))
+    assert relay.structural_equal(found, mod)
+    assert found.function("main").checked_type is not None
+    untyped = load_json(save_json(relay.parse_module(TEXT)))
+    assert untyped.function("main").checked_type is None
+
+
+def test_expressions_and_types() -> None:
+    x = relay.var("x", shape=(2,))
+    expr = relay.exp(x) + relay.const(np.array([1, 2], "float32"))
+    found = load_json(save_json(expr))
+    assert relay.structural_equal(found, expr, map_free_vars=True)
+    function = relay.parse(TEXT).function("main")
+    assert relay.structural_equal(load_json(save_json(function)), function)
+    type_ = relay.TupleType([relay.TensorType((2, 3)), relay.RefType(relay.scalar_type("bool"))])
+    assert load_json(save_json(type_)) == type_
+
+
+def test_containers() -> None:
+    array = np.arange(6, dtype="int16").reshape(2, 3)
+    value = {"a": [1, 2.5, None, True, "text"], "w": array, "t": relay.TensorType((1,))}
+    found = load_json(save_json(value))
+    assert found["a"] == value["a"]
+    assert found["t"] is value["t"]
+    assert np.array_equal(found["w"], array)
+    assert found["w"].dtype == array.dtype
+
+
+def test_mistakes() -> None:
+    with pytest.raises(
+        TypeError, match="save_json takes modules, expressions, types and arrays, not object"
+    ):
+        save_json(object())
+    for text, words in {
+        "{": "no JSON of save_json",
+        '{"root": 1, "nodes": []}': "this is TVM's own JSON",
+        '{"nimblevm": 2, "kind": "type"}': "version 2 of save_json; this reads 1",
+        '{"nimblevm": 1, "kind": "type"}': "a node of kind 'type' lacks 'text'",
+        '{"nimblevm": 1, "kind": "odd"}': "no node kind 'odd'",
+    }.items():
+        with pytest.raises(InvalidInput, match=words):
+            load_json(text)
+    with pytest.raises(SyntaxError, match="load_json:1"):  # fmt: skip
+        load_json(json.dumps({"nimblevm": 1, "kind": "type", "text": "Tensor[(1"}))
+
+
+def test_deep_programs() -> None:
+    expr: relay.Expr = relay.var("x", shape=(2,))
+    for _ in range(20_000):
+        expr = relay.tanh(expr)
+    assert len(relay.post_order(load_json(save_json(expr)))) == len(relay.post_order(expr))
