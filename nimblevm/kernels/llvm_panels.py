@@ -24,8 +24,8 @@ _PARAMS = "ptr %x, i64 %x_row, ptr %w, i64 %w_step, i64 %w_panel, i64 %depth, pt
 _TYPES = {"float32": "float", "float64": "double"}
 _WEIGHTS = {**_TYPES, "float16": "half", "uint16": "i16"}
 _SIZES = {"float": 4, "double": 8, "half": 2, "i16": 2}
-_PREFETCH_BYTES = 2048
-"""How far ahead weights that are read once are asked for; measured, see docs/performance.md."""
+_PREFETCH_BYTES = 4096
+"""How far ahead weights that are read once are asked for, on CPUs whose own prefetchers need it (`_ahead`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,11 @@ class Budget:
         return max(1, *(r for r in range(1, MAX_ROWS + 1) if self.panels(r, width)))
 
 
+def _ahead(features: tuple[str, ...]) -> int:
+    """Bytes ahead to prefetch, 0 for none: it gained 15 % on Zen 3 and lost 15 % on Zen 4 (docs/performance.md)."""
+    return 0 if "avx512f" in features or "neon" in features else _PREFETCH_BYTES
+
+
 def symbol(x: str, w: str) -> str:
     return f"panels.{x}.{w}"
 
@@ -67,7 +72,7 @@ def module_text(x: str, w: str, features: tuple[str, ...]) -> str:
     for rows in range(1, limit + 1):
         most = budget.panels(rows, width) or 1
         sizes = [p for p in (4, 2, 1) if p <= most]
-        parts += [_loop_text(x, w, rows, p) for p in sizes]
+        parts += [_Loop(x, w, rows, p, _ahead(features)).text(symbol(x, w)) for p in sizes]
         cases.append(f"i64 {rows}, label %rows{rows}")
         blocks.append(_panels_text(x, w, rows, sizes))
     name, type_ = symbol(x, w), _TYPES[x]
@@ -132,7 +137,7 @@ def _panels_text(x: str, w: str, rows: int, sizes: list[int]) -> str:
 class _Loop:
     """Writes one micro-kernel: `rows` x `panels` sums in registers."""
 
-    def __init__(self, x: str, w: str, rows: int, panels: int) -> None:
+    def __init__(self, x: str, w: str, rows: int, panels: int, ahead: int) -> None:
         self.rows, self.panels = rows, panels
         self.type, self.weight = _TYPES[x], _WEIGHTS[w]
         self.vector = f"<{LANES} x {self.type}>"
@@ -140,6 +145,7 @@ class _Loop:
         self.count = 0
         self.sums = [(r, p) for r in range(rows) for p in range(panels)]
         self.streams = rows <= 2
+        self.ahead = ahead if self.streams else 0
 
     def do(self, text: str) -> str:
         self.count += 1
@@ -166,8 +172,8 @@ class _Loop:
         columns = []
         for p in range(self.panels):
             place = self.do(f"getelementptr {self.weight}, ptr %w{p}, i64 {offset}")
-            if self.streams:
-                ahead = self.do(f"getelementptr i8, ptr {place}, i64 {_PREFETCH_BYTES}")
+            if self.ahead:
+                ahead = self.do(f"getelementptr i8, ptr {place}, i64 {self.ahead}")
                 self.lines.append(
                     f"  call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 3, i32 1)"
                 )
@@ -253,10 +259,6 @@ class _Loop:
             f"  {now[s]} = phi {self.vector} [ {sums[s]}, %{before} ], [ {new[s]}, %{body} ]"
             for s in self.sums
         ]
-
-
-def _loop_text(x: str, w: str, rows: int, panels: int) -> str:
-    return _Loop(x, w, rows, panels).text(symbol(x, w))
 
 
 __all__ = ["LANES", "MAX_PANELS", "MAX_ROWS", "TILE_ROW", "Budget", "module_text", "symbol"]
