@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from nimblevm.bytecode.executable import Executable, load
     from nimblevm.compiler.dim_report import dim_report
     from nimblevm.devices.device import Device
-    from nimblevm.driver import compile
+    from nimblevm.driver import compile, tune
     from nimblevm.errors import (
         Cancelled,
         InvalidExecutable,
@@ -62,12 +62,13 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "load": ("nimblevm.bytecode.executable", "load"),
     "move": ("nimblevm.vm.tensor", "move"),
     "relay": ("nimblevm.relay", None),
+    "tune": ("nimblevm.driver", "tune"),
 }
 
 __all__ = [
     "ADTValue", "Cancelled", "Device", "Executable", "InvalidExecutable", "InvalidInput", "LimitExceeded", "Limits",
     "NimbleError", "Tensor", "VMBusy", "ValueMoved", "VirtualMachine", "__version__", "compile", "devices",
-    "dim_report", "errors", "load", "move", "relay",
+    "dim_report", "errors", "load", "move", "relay", "tune",
 ]  # fmt: skip
 
 

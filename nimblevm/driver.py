@@ -6,7 +6,8 @@ data = compile_to_bytes(mod)               # the file alone, nothing is loaded
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,15 @@ from nimblevm.compiler.pipeline import PIPELINE
 from nimblevm.compiler.rewrite import Rewriter
 from nimblevm.errors import CompileError
 from nimblevm.kernels import llvm
+from nimblevm.kernels import tune as tuning_record
+from nimblevm.kernels.loop_ir import Kernel
+from nimblevm.kernels.variants import Choices, Shape, Variant
+from nimblevm.relay.dims import DimVar
 from nimblevm.relay.gc_pause import gc_paused
 from nimblevm.relay.infer_type import infer_type
 from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Tuple, Var
+from nimblevm.relay.op import registry
+from nimblevm.relay.op.dense_pack import LANES, LAYOUT, DensePackAttrs
 from nimblevm.relay.prelude import from_prelude
 from nimblevm.relay.types import TensorType, Type
 from nimblevm.relay.well_formed import check_well_formed
@@ -52,6 +59,7 @@ def compile(
     on_pass: Callable[[str, float], None] | None = None,
     progress: Progress | None = None,
     weights: str = "float32",
+    tuning: str | None = None,
 ) -> Executable:
     """Compile a module (or one function, which becomes `main`) and load the result.
 
@@ -68,12 +76,13 @@ def compile(
     progress     called when a stage begins: its name, how many of all stages are done, how many there are
     weights      dtype in which constant float32 weights of products are stored: "float32", or to halve their size
                  and the time to read them "float16" or "bfloat16" (sums stay float32, results change)
+    tuning       the text of a tuning record (`tune`), which says how products run on this machine
 
     Raises RelayTypeError, WellFormedError, CompileError.
     """
     data = compile_to_bytes(
         mod, params, target, passes_off=passes_off, unbox=unbox, native=native, plan_memory=plan_memory,
-        verify=verify, entry_points=entry_points, on_pass=on_pass, progress=progress, weights=weights,
+        verify=verify, entry_points=entry_points, on_pass=on_pass, progress=progress, weights=weights, tuning=tuning,
     )  # fmt: skip
     return Executable.from_bytes(data, native=native)
 
@@ -92,6 +101,7 @@ def compile_to_bytes(
     on_pass: Callable[[str, float], None] | None = None,
     progress: Progress | None = None,
     weights: str = "float32",
+    tuning: str | None = None,
 ) -> bytes:
     """As `compile`, but gives the file's bytes and loads nothing (so that it works for other machines)."""
     off = {passes_off} if isinstance(passes_off, str) else set(passes_off)
@@ -99,10 +109,23 @@ def compile_to_bytes(
         off.add("plan_memory")
     if weights not in ("float32", "float16", "bfloat16"):
         raise ValueError(f'weights must be "float32", "float16" or "bfloat16", not {weights!r}')
+    choices = tuning_record.from_json(tuning) if tuning is not None else None
     stage = _stages(progress)
     ctx = PassContext(
         frozenset(off), verify, unbox, evaluate_call, on_pass, stage, KernelCache(unbox), weights
     )
+    builder = _native_builder(target, stage, choices) if native else None
+    return _compiled(mod, params, ctx, entry_points, builder)
+
+
+def _compiled(
+    mod: IRModule | Function,
+    params: Mapping[str, Any] | None,
+    ctx: PassContext,
+    entry_points: Iterable[str] | None,
+    builder: KernelBuilder | None,
+) -> bytes:
+    stage = ctx.on_start or (lambda name: None)
     mod = _module(mod)
     stage("infer_type")
     with gc_paused():
@@ -118,9 +141,76 @@ def compile_to_bytes(
         check_ranks(mod)
         mod = PIPELINE(mod, ctx)
         stage("emit")
-        builder = _native_builder(target, stage) if native else None
-        record = emit(mod, unbox, {"nimblevm": VERSION}, builder, ctx.kernels)
+        record = emit(mod, ctx.unbox, {"nimblevm": VERSION}, builder, ctx.kernels)
         return serialize(record)
+
+
+def tune(
+    mod: IRModule | Function,
+    params: Mapping[str, Any] | None = None,
+    target: str = "native",
+    *,
+    weights: str = "float32",
+    rows: Sequence[int] = (1, 2, 7, 32),
+    progress: Progress | None = None,
+) -> str:
+    """Measure on this machine how the program's products with constant weights run best; the text of a record.
+
+    rows      the numbers of rows that matter
+    progress  called before each product: its sizes, how many of all are done, how many there are
+
+    The other parameters are those of `compile`, which takes the record as `tuning`. Takes seconds a product. Raises
+    CompileError for a target that this machine has no code generator for.
+    """
+    info = llvm.parse_target(target)
+    if info is None:
+        raise CompileError(f"tuning needs machine code, but target {target!r} has none here")
+    found: list[Kernel] = []
+
+    def collect(kernels: KernelTable, builder: ProgramBuilder) -> Mapping[str, int]:
+        found.extend(e.lowered.kernel for e in kernels.generated())
+        return {}
+
+    ctx = PassContext(evaluate=evaluate_call, kernels=KernelCache(True), weights=weights)
+    _compiled(mod, params, ctx, None, collect)
+    shapes = tuning_record.products_of(found, info.features)
+    chosen: dict[Shape, Variant] = {}
+    for done, shape in enumerate(shapes):
+        if progress is not None:
+            progress(f"{shape.depth} x {shape.units} {shape.w}", done, len(shapes))
+        runners = {v: _runners(shape, v, target, rows) for v in tuning_record.candidates()}
+        chosen[shape], _ = tuning_record.fastest(runners)
+    return tuning_record.to_json(info.text, chosen)
+
+
+def _runners(
+    shape: Shape, variant: Variant, target: str, rows: Sequence[int]
+) -> list[tuning_record.Runner]:
+    """What times one product in one variant, for each number of rows."""
+    x = Var("x", TensorType((DimVar("m"), shape.depth), shape.x))
+    panels = -(-shape.units // LANES)
+    weight = Constant(np.ones((panels, shape.depth, LANES), shape.w))
+    attrs = DensePackAttrs(LAYOUT, shape.units)
+    product = Function((x,), Call(registry.get("nn.contrib_dense_pack"), (x, weight), attrs))
+    builder = _native_builder(target, lambda name: None, Choices({shape: variant}))
+    ctx = PassContext(evaluate=evaluate_call, kernels=KernelCache(True))
+    exe = Executable.from_bytes(_compiled(product, None, ctx, None, builder))
+    vm = VirtualMachine(exe)
+
+    def runner(m: int) -> tuning_record.Runner:
+        data = np.ones((m, shape.depth), shape.x)
+        turns = max(1, min(50, round(2e7 / (m * shape.depth * shape.units))))
+
+        def run() -> float:
+            start = time.perf_counter()
+            for _ in range(turns):
+                vm.run(data)
+            return (time.perf_counter() - start) / turns
+
+        run()
+        return run
+
+    return [runner(m) for m in rows]
 
 
 def _module(mod: IRModule | Function) -> IRModule:
@@ -150,13 +240,15 @@ def _stages(progress: Progress | None) -> Callable[[str], None]:
     return begin
 
 
-def _native_builder(target: str, stage: Callable[[str], None]) -> KernelBuilder:
+def _native_builder(
+    target: str, stage: Callable[[str], None], choices: Choices | None
+) -> KernelBuilder:
     """Compiles the kernels of a program into a native section."""
 
     def build(kernels: KernelTable, builder: ProgramBuilder) -> Mapping[str, int]:
         stage("machine code")
         entries = kernels.generated()
-        code = llvm.build([e.lowered.kernel for e in entries], target)
+        code = llvm.build([e.lowered.kernel for e in entries], target, choices)
         if code is None:
             return {}
         builder.sections.append(SectionRecord(NATIVE, code.elf, code.target))
@@ -235,4 +327,4 @@ def evaluate_call(call: Call, values: tuple[Any, ...]) -> Any:
         return np.array(result.numpy())
 
 
-__all__ = ["Progress", "bind_params", "compile", "compile_to_bytes", "evaluate_call"]
+__all__ = ["Progress", "bind_params", "compile", "compile_to_bytes", "evaluate_call", "tune"]

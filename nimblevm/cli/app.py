@@ -19,6 +19,7 @@ from nimblevm.cli.compile import compile_
 from nimblevm.cli.disasm import disasm
 from nimblevm.cli.inspect import inspect
 from nimblevm.cli.run import run
+from nimblevm.cli.tune import tune
 
 _HELP = """Compile dynamic Relay programs to one .nvm file; run and inspect such files.
 
@@ -39,6 +40,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "check": check,
     "inspect": inspect,
     "disasm": disasm,
+    "tune": tune,
     "bench": bench,
 }
 

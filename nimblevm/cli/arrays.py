@@ -72,4 +72,20 @@ def _array(value: Any, place: str) -> Array:
     return value
 
 
-__all__ = ["Array", "is_array_file", "member", "numpy_file", "read_array", "split_name"]
+def weights_of(path: Path) -> dict[str, Any]:
+    """The arrays of an .npz file by name."""
+    with numpy_file(path, "an .npz file of weights") as file:
+        if not hasattr(file, "files"):
+            raise Mistake(f"{path}: expected an .npz file of weights by name, got one array")
+        return {name: file[name] for name in file.files}
+
+
+__all__ = [
+    "Array",
+    "is_array_file",
+    "member",
+    "numpy_file",
+    "read_array",
+    "split_name",
+    "weights_of",
+]

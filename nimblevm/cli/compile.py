@@ -5,12 +5,12 @@ from __future__ import annotations
 import enum
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 import nimblevm as nvm
-from nimblevm.cli.arrays import numpy_file
+from nimblevm.cli.arrays import weights_of
 from nimblevm.cli.console import Mistake, progress_of, read_text, say
 
 
@@ -45,6 +45,9 @@ def compile_(
             "sums stay float32, results change a little."
         ),
     ] = Weights.FLOAT32,
+    tuning: Annotated[
+        Path | None, typer.Option(help="Record of `nimblevm tune`: how products run best here.")
+    ] = None,
 ) -> None:
     """Compile Relay text to an executable file.
 
@@ -59,7 +62,7 @@ def compile_(
       nimblevm compile model.rly --params weights.npz --weights bfloat16
     """
     start = time.perf_counter()
-    bound = _weights(params) if params is not None else {}
+    bound = weights_of(params) if params is not None else {}
     path = output or source.with_suffix(".nvm")
     if path == source:
         raise Mistake(f"{source} would be overwritten: name the executable with -o FILE.nvm")
@@ -71,13 +74,6 @@ def compile_(
         )
     took = time.perf_counter() - start
     say(f"wrote {path} ({path.stat().st_size} bytes) in {took:.2f} s")
-
-
-def _weights(path: Path) -> dict[str, Any]:
-    with numpy_file(path, "an .npz file of weights") as file:
-        if not hasattr(file, "files"):
-            raise Mistake(f"{path}: expected an .npz file of weights by name, got one array")
-        return {name: file[name] for name in file.files}
 
 
 __all__ = ["compile_"]

@@ -23,6 +23,7 @@ from nimblevm.kernels.llvm_ops import Helpers
 from nimblevm.kernels.llvm_threads import ThreadedText
 from nimblevm.kernels.loop_ir import Kernel
 from nimblevm.kernels.schedule import schedule
+from nimblevm.kernels.variants import Choices
 
 if importlib.util.find_spec("llvmlite") is not None:
     import llvmlite
@@ -110,8 +111,10 @@ def _host() -> TargetInfo | None:
     return TargetInfo(arch, features, binding.get_host_cpu_name())
 
 
-def build(kernels: Sequence[Kernel], target: str = "native") -> NativeCode | None:
-    """Compile kernels into one native section.
+def build(
+    kernels: Sequence[Kernel], target: str = "native", choices: Choices | None = None
+) -> NativeCode | None:
+    """Compile kernels into one native section; `choices`: of a tuning record.
 
     None if the target is "none", if no kernel has generated code, or, with a NimbleWarning, if
     llvmlite or a linker is missing. Equal kernels, target, llvmlite and linker give equal bytes.
@@ -125,7 +128,7 @@ def build(kernels: Sequence[Kernel], target: str = "native") -> NativeCode | Non
     if info is None:
         _ir_only("this machine's architecture has no code generator")
         return None
-    text, functions = module_text(kernels, info)
+    text, functions = module_text(kernels, info, choices)
     count = sum(index >= 0 for index in functions)
     if count == 0:
         return None
@@ -150,7 +153,9 @@ def _ir_only(why: str) -> None:
     warn(f"{why}: the executable gets no machine code and its kernels are interpreted")
 
 
-def module_text(kernels: Sequence[Kernel], info: TargetInfo) -> tuple[str, tuple[int, ...]]:
+def module_text(
+    kernels: Sequence[Kernel], info: TargetInfo, choices: Choices | None = None
+) -> tuple[str, tuple[int, ...]]:
     """LLVM IR of a module, and per kernel its index in the table, -1 where an operation has no generated code."""
     helpers = Helpers("sse4.1" in info.features or info.arch != "x86_64", info.features)
     metadata = ['!{!"branch_weights", i32 2000, i32 1}', '!{!"branch_weights", i32 1, i32 64}']
@@ -159,7 +164,7 @@ def module_text(kernels: Sequence[Kernel], info: TargetInfo) -> tuple[str, tuple
     for kernel in kernels:
         try:
             text = ThreadedText(
-                schedule(kernel, info.features), f"k{len(texts)}", helpers, metadata
+                schedule(kernel, info.features, choices), f"k{len(texts)}", helpers, metadata
             ).text()
         except Unsupported:
             functions.append(-1)

@@ -310,7 +310,7 @@ class KernelText:
 
     def _panel_product(self, statement: PanelProduct) -> None:
         x, w = statement.x, statement.w
-        function = self.lines.helpers.panels(x.dtype, w.dtype)
+        function = self.lines.helpers.panels(x.dtype, w.dtype, statement.variant)
         args = [f"ptr {self._address(x.buffer, x.indices)}", f"i64 {self._value(statement.x_row)}"]
         args.append(f"ptr {self._address(w.buffer, w.indices)}")
         numbers = (statement.w_step, statement.w_panel, statement.depth)

@@ -13,6 +13,7 @@ from nimblevm import dtypes
 from nimblevm.errors import Unsupported
 from nimblevm.kernels import llvm_pack, llvm_panels, math_table
 from nimblevm.kernels.math_program import Definition, MathOp
+from nimblevm.kernels.variants import Variant
 
 REGISTER = {
     "bool": "i1", "float16": "float", "float32": "float", "float64": "double",
@@ -108,12 +109,12 @@ class Helpers:
             self.texts[function] = _math_function(function, row, self)
         return function
 
-    def panels(self, x: str, w: str) -> str:
+    def panels(self, x: str, w: str, variant: Variant) -> str:
         """The micro-kernels of products for operands of these dtypes."""
-        name = llvm_panels.symbol(x, w)
+        name = llvm_panels.symbol(x, w, variant)
         if name not in self.texts:
             self.declare("void", "llvm.prefetch.p0", ["ptr", "i32", "i32", "i32"])
-            self.texts[name] = llvm_panels.module_text(x, w, self.features)
+            self.texts[name] = llvm_panels.module_text(x, w, variant, self.features)
         return name
 
     def pack(self, dtype: str) -> str:

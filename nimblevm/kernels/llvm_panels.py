@@ -1,12 +1,14 @@
 """Micro-kernels of products with a right operand in rows of 16 columns, as LLVM text.
 
-    void @panels.<x>.<w>(ptr x, i64 x_row, ptr w, i64 w_step, i64 w_panel, i64 depth, ptr tile, i64 rows, i64 panels)
+    void @panels.<x>.<w>.<variant>(ptr x, i64 x_row, ptr w, i64 w_step, i64 w_panel, i64 depth, ptr tile,
+                                   i64 rows, i64 panels)
 
     tile[r * row_of_tile + 16 * p + t] = sum over k < depth of x[r * x_row + k] * w[p * w_panel + k * w_step + t]
 
 for r < rows <= MAX_ROWS, p < panels <= MAX_PANELS and t < 16; strides count elements, a row of the tile has
 16 * MAX_PANELS elements. The function chooses by rows and panels among loops that keep all their sums in registers,
 written with vectors of 16 elements, which LLVM splits for narrower targets. All kernels of a module share them.
+variants.py says what there is to choose.
 
 The scheme (a column panel streams past, rows are broadcast) is that of Goto and van de Geijn, "Anatomy of
 High-Performance Matrix Multiplication", 2008; at batch 1 nothing but the stream of weights matters.
@@ -16,6 +18,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nimblevm.kernels.variants import Variant
+
 LANES = 16
 MAX_PANELS = 4
 MAX_ROWS = 6
@@ -24,8 +28,6 @@ _PARAMS = "ptr %x, i64 %x_row, ptr %w, i64 %w_step, i64 %w_panel, i64 %depth, pt
 _TYPES = {"float32": "float", "float64": "double"}
 _WEIGHTS = {**_TYPES, "float16": "half", "uint16": "i16"}
 _SIZES = {"float": 4, "double": 8, "half": 2, "i16": 2}
-_PREFETCH_BYTES = 4096
-"""How far ahead weights that are read once are asked for, on CPUs whose own prefetchers need it (`_ahead`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,29 +55,28 @@ class Budget:
         return max(1, *(r for r in range(1, MAX_ROWS + 1) if self.panels(r, width)))
 
 
-def _ahead(features: tuple[str, ...]) -> int:
-    """Bytes ahead to prefetch, 0 for none: it gained 15 % on Zen 3 and lost 15 % on Zen 4 (docs/performance.md)."""
-    return 0 if "avx512f" in features or "neon" in features else _PREFETCH_BYTES
+def symbol(x: str, w: str, variant: Variant) -> str:
+    return f"panels.{x}.{w}.{variant.key}"
 
 
-def symbol(x: str, w: str) -> str:
-    return f"panels.{x}.{w}"
-
-
-def module_text(x: str, w: str, features: tuple[str, ...]) -> str:
-    """The micro-kernels for operands of these dtypes and the function that chooses."""
+def module_text(x: str, w: str, variant: Variant, features: tuple[str, ...]) -> str:
+    """The micro-kernels of a variant for operands of these dtypes, and the function that chooses."""
     budget, width = Budget.of(features), 2 if x == "float64" else 1
     parts: list[str] = []
     cases: list[str] = []
     blocks: list[str] = []
+    name = symbol(x, w, variant)
     limit = budget.max_rows(width)
-    for rows in range(1, limit + 1):
-        most = budget.panels(rows, width) or 1
+    loops = [r for r in variant.rows if r <= limit]
+    for rows in loops:
+        most = min(budget.panels(rows, width) or 1, variant.panels)
         sizes = [p for p in (4, 2, 1) if p <= most]
-        parts += [_Loop(x, w, rows, p, _ahead(features)).text(symbol(x, w)) for p in sizes]
-        cases.append(f"i64 {rows}, label %rows{rows}")
-        blocks.append(_panels_text(x, w, rows, sizes))
-    name, type_ = symbol(x, w), _TYPES[x]
+        parts += [_Loop(x, w, rows, p, variant.ahead).text(name) for p in sizes]
+        blocks.append(_panels_text(x, w, rows, sizes, name))
+    for left in range(1, limit + 1):
+        cases.append(f"i64 {left}, label %rows{max(r for r in loops if r <= left)}")
+    ends = ", ".join(f"[ {r}, %r{r}.end ]" for r in loops)
+    type_ = _TYPES[x]
     size = 8 if x == "float64" else 4
     parts.append(f"""
 define internal void @{name}({_PARAMS}, i64 %rows, i64 %panels) #2 {{
@@ -86,10 +87,11 @@ again:
   %tile.now = phi ptr [ %tile, %entry ], [ %tile.next, %more ]
   %left = phi i64 [ %rows, %entry ], [ %left.next, %more ]
   %few = icmp slt i64 %left, {limit}
-  %now = select i1 %few, i64 %left, i64 {limit}
-  switch i64 %now, label %done [ {" ".join(cases)} ]
+  %most = select i1 %few, i64 %left, i64 {limit}
+  switch i64 %most, label %done [ {" ".join(cases)} ]
 {"".join(blocks)}
 more:
+  %now = phi i64 {ends}
   %left.next = sub i64 %left, %now
   %skip = mul i64 %now, %x_row
   %x.next = getelementptr {type_}, ptr %x.now, i64 %skip
@@ -103,7 +105,7 @@ done:
     return "".join(parts)
 
 
-def _panels_text(x: str, w: str, rows: int, sizes: list[int]) -> str:
+def _panels_text(x: str, w: str, rows: int, sizes: list[int], name: str) -> str:
     """The blocks that serve so many rows: as many panels at once as fit, then fewer."""
     type_, weight = _TYPES[x], _WEIGHTS[w]
     lines = [f"rows{rows}:", f"  br label %r{rows}.s0"]
@@ -125,7 +127,7 @@ def _panels_text(x: str, w: str, rows: int, sizes: list[int]) -> str:
             f"  %{here}.w = getelementptr {weight}, ptr %w, i64 %{here}.wo",
             f"  %{here}.to = mul i64 %{here}.p, {LANES}",
             f"  %{here}.t = getelementptr {type_}, ptr %tile.now, i64 %{here}.to",
-            f"  call void @{symbol(x, w)}.{rows}x{size}(ptr %x.now, i64 %x_row, ptr %{here}.w, i64 %w_step, "
+            f"  call void @{name}.{rows}x{size}(ptr %x.now, i64 %x_row, ptr %{here}.w, i64 %w_step, "
             f"i64 %w_panel, i64 %depth, ptr %{here}.t)",
             f"  br label %{here}",
         ]

@@ -25,6 +25,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from nimblevm.kernels.variants import PLAIN, Variant
+
 UNARY_FLOAT = ("neg", "abs", "exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos", "tan",
                "floor", "ceil", "round", "trunc", "sign", "log2", "log10", "sinh", "cosh", "asin", "acos", "atan",
                "asinh", "acosh", "atanh")  # fmt: skip
@@ -211,6 +213,7 @@ class PanelProduct(Statement):
     depth: Value
     rows: Value
     panels: Value
+    variant: Variant = PLAIN
 
 
 @dataclass(frozen=True, eq=False, slots=True)

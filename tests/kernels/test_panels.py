@@ -12,6 +12,7 @@ from nimblevm.kernels.loop_ir import PanelProduct
 from nimblevm.kernels.lower import LoweredKernel, lower_primitive
 from nimblevm.kernels.rewrite import all_statements
 from nimblevm.kernels.schedule import schedule
+from nimblevm.kernels.variants import Choices, Shape, Variant
 from nimblevm.relay.op.dense_pack import panels_of, to_bfloat16, widened
 from tests.kernels.fused import floats
 from tests.kernels.native import Library, Program, agree, bind, parsed
@@ -153,3 +154,21 @@ def test_bfloat16_rounds_to_nearest_even() -> None:
     special = to_bfloat16(np.array([np.inf, -np.inf, np.nan], np.float32))
     assert special[:2].tolist() == [0x7F80, 0xFF80]
     assert np.isnan(widened(special))[2]
+
+
+@pytest.mark.parametrize(
+    "variant", [Variant((1,), 1), Variant((1, 2, 4), 2, 512, 7), Variant((1, 6), 4, 0, 48)], ids=lambda v: v.key
+)  # fmt: skip
+def test_variants_compute_the_same(variant: Variant) -> None:
+    lowered = lower_primitive(parsed(_dense("?m", 21, 70))[1])
+    choices = Choices({Shape("float32", "float32", 21, 70): variant})
+    code = llvm.build([lowered.kernel], "native", choices)
+    assert code is not None
+    library = Library(code)
+    w, b = floats(70, 21), floats(70)
+    for rows in (*ROWS, 49, 97):
+        x = floats(rows, 21)
+        expected = np.tanh(x @ w.T + b)
+        args = [x, panels_of(w), b]
+        found = Program(lowered, args, bind(lowered, args, [expected])).run(library)[0]
+        assert agree(found, expected, 1e-5, 1e-5), rows

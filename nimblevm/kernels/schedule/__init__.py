@@ -11,15 +11,17 @@ from nimblevm.kernels.schedule.index import STACK
 from nimblevm.kernels.schedule.lanes import tile_lanes
 from nimblevm.kernels.schedule.panels import tile_panels
 from nimblevm.kernels.schedule.rows import jam_rows
+from nimblevm.kernels.variants import Choices
 
 
-def schedule(kernel: Kernel, features: tuple[str, ...]) -> Kernel:
+def schedule(kernel: Kernel, features: tuple[str, ...], choices: Choices | None = None) -> Kernel:
     """The kernel with its loops arranged for a target with these CPU features.
 
+    choices: how its products run; by default as the committed table says (variants.py).
     Buffers named STACK, behind the kernel's own, are arrays on the stack.
     """
     registers = 32 if "avx512vl" in features or "neon" in features else 16
-    buffers, body = tile_panels(kernel.buffers, kernel.body)
+    buffers, body = tile_panels(kernel.buffers, kernel.body, features, choices)
     buffers, body = tile_blocks(buffers, body)
     buffers, body = tile_lanes(buffers, jam_rows(body, registers))
     return replace(kernel, buffers=buffers, body=tile_products(body, registers))

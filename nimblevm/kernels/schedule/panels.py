@@ -38,9 +38,10 @@ from nimblevm.kernels.loop_ir import (
 )
 from nimblevm.kernels.rewrite import Rewriter, all_statements, all_values
 from nimblevm.kernels.schedule.index import INDEX, STACK, const, folded, is_zero, mentions
+from nimblevm.kernels.variants import Choices, Shape, Variant
 
-ROWS, ROWS_OF_MANY = 12, 6
-"""Rows of a tile for one product, and for several, which share the first-level cache."""
+ROWS_OF_MANY = 6
+"""The most rows of a tile where several products share the first-level cache."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -177,8 +178,12 @@ def _rows_step(nest: Nest, x: Load, buffers: Sequence[Buffer]) -> bool:
 class Paneler:
     """Rewrites the nests of one kernel; `buffers` grows by the tiles."""
 
-    def __init__(self, buffers: Sequence[Buffer]) -> None:
+    def __init__(
+        self, buffers: Sequence[Buffer], features: tuple[str, ...], choices: Choices
+    ) -> None:
         self.buffers = list(buffers)
+        self.features = features
+        self.choices = choices
 
     def block(self, body: Sequence[Statement]) -> tuple[Statement, ...]:
         """Nests stand at the top of a kernel or inside branches and other loops; these nest at most 32 deep."""
@@ -202,7 +207,8 @@ class Paneler:
         assert isinstance(columns, Const)
         if columns.value == 0:
             return []
-        height = ROWS if len(nest.products) == 1 else ROWS_OF_MANY
+        height = self._variant(nest, nest.products[0]).height
+        height = height if len(nest.products) == 1 else min(height, ROWS_OF_MANY)
         panels = -(-int(columns.value) // LANES)
         groups = -(-panels // MAX_PANELS)
         group = LoopVar(INDEX, "g")
@@ -225,6 +231,13 @@ class Paneler:
         for loop in reversed(nest.loops[:-2]):
             body = [For(loop.var, loop.extent, tuple(body), True)]
         return body if groups == 1 else [For(group, const(groups), tuple(body), True)]
+
+    def _variant(self, nest: Nest, product: Product) -> Variant:
+        depth, units = product.depth.extent, nest.columns.extent
+        assert isinstance(units, Const)
+        known = int(depth.value) if isinstance(depth, Const) else 0
+        shape = Shape(product.x.dtype, product.w.dtype, known, int(units.value))
+        return self.choices.of(shape, self.features)
 
     def _tile(self, dtype: str, height: int) -> int:
         self.buffers.append(Buffer(STACK, dtype, "scratch", (Axis(const(height * TILE_ROW)),)))
@@ -276,6 +289,7 @@ class Paneler:
         return PanelProduct(
             tile, x, x_row, w,
             self._stride(w.buffer, 1), self._stride(w.buffer, 0), product.depth.extent, count, panels,
+            self._variant(nest, product),
         )  # fmt: skip
 
     def _stride(self, buffer: int, axis: int) -> Value:
@@ -313,12 +327,15 @@ def _least(limit: int, total: int, first: Value) -> Value:
 
 
 def tile_panels(
-    buffers: tuple[Buffer, ...], body: Sequence[Statement]
+    buffers: tuple[Buffer, ...],
+    body: Sequence[Statement],
+    features: tuple[str, ...] = (),
+    choices: Choices | None = None,
 ) -> tuple[tuple[Buffer, ...], tuple[Statement, ...]]:
     """Buffers, tiles on the stack behind them, and the new body."""
     if not any(isinstance(s, Accumulate) for s in all_statements(body)):
         return buffers, tuple(body)
-    paneler = Paneler(buffers)
+    paneler = Paneler(buffers, features, choices or Choices())
     new = paneler.block(body)
     return tuple(paneler.buffers), new
 

@@ -1,0 +1,64 @@
+"""nimblevm tune"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import nimblevm as nvm
+from nimblevm.cli.arrays import weights_of
+from nimblevm.cli.compile import Weights
+from nimblevm.cli.console import Mistake, progress_of, read_text, say
+
+
+def tune(
+    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="Relay text (.rly).")],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Record to write; default: SOURCE with .tuning.json."),
+    ] = None,
+    params: Annotated[
+        Path | None, typer.Option(help=".npz of weights, as for `nimblevm compile`.")
+    ] = None,
+    weights: Annotated[
+        Weights, typer.Option(help="How weights are stored, as for `nimblevm compile`.")
+    ] = Weights.FLOAT32,
+    rows: Annotated[
+        str, typer.Option(help="Numbers of rows that matter, such as lengths of sequences.")
+    ] = "1,2,7,32",
+) -> None:
+    """Measure how a program's products run best on this machine, and write a record of it.
+
+    The record is a small JSON file to keep beside the program: `nimblevm compile --tuning RECORD` uses it, and the
+    same record gives the same file. Without one a table of known machines decides.
+
+    \b
+    Examples:
+      nimblevm tune model.rly --params weights.npz
+      nimblevm compile model.rly --params weights.npz --tuning model.tuning.json
+      nimblevm tune model.rly --params weights.npz --rows 1,26 -o here.json
+    """
+    bound = weights_of(params) if params is not None else {}
+    with progress_of(f"tuning {source.name}") as report:
+        mod = nvm.relay.parse(read_text(source), source_name=str(source))
+        text = nvm.tune(
+            mod, params=bound, weights=weights.value, rows=_numbers(rows), progress=report
+        )
+    path = output or source.with_suffix(".tuning.json")
+    path.write_text(text, encoding="utf-8")
+    say(f"wrote {path}")
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        found = [int(part) for part in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or min(found) < 1:
+        raise Mistake(f"--rows takes positive numbers such as 1,26, not {text!r}")
+    return found
+
+
+__all__ = ["tune"]
