@@ -69,9 +69,11 @@ def compile_(
     with progress_of(f"compiling {source.name}") as report:
         report("reading", 0, 1)
         mod = nvm.relay.parse(read_text(source), source_name=str(source))
-        nvm.compile(mod, params=bound, target=target, progress=report, weights=weights.value).save(
-            path
-        )
+        exe = nvm.compile(
+            mod, params=bound, target=target, progress=report, weights=weights.value,
+            tuning=read_text(tuning) if tuning is not None else None,
+        )  # fmt: skip
+        exe.save(path)
     took = time.perf_counter() - start
     say(f"wrote {path} ({path.stat().st_size} bytes) in {took:.2f} s")
 
