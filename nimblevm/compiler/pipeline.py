@@ -19,6 +19,7 @@ from nimblevm.compiler.passes.shape_functions import SHAPE_FUNCTIONS
 from nimblevm.compiler.passes.simplify import SIMPLIFY
 from nimblevm.compiler.passes.split_inputs import SPLIT_INPUTS
 from nimblevm.compiler.passes.split_loops import SPLIT_LOOPS
+from nimblevm.compiler.passes.split_products import SPLIT_PRODUCTS
 from nimblevm.compiler.passes.to_anf import TO_ANF
 
 PIPELINE = Sequential(
@@ -31,6 +32,7 @@ PIPELINE = Sequential(
         SPLIT_LOOPS,
         HOIST_PROJECTION,
         BATCH_LEAVES,
+        SPLIT_PRODUCTS,
         DEAD_CODE,
         SHAPE_FUNCTIONS,
         DEAD_CODE,

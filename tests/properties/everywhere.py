@@ -11,7 +11,13 @@ from nimblevm.relay.interpreter import evaluate
 from tests.properties.compare import assert_same
 
 OPTIONAL_PASSES = ("inline", "simplify", "fold_constant", "cse", "dead_code", "plan_memory")
-PRODUCT_PASSES = ("split_inputs", "split_loops", "hoist_projection", "batch_leaves")
+PRODUCT_PASSES = (
+    "split_inputs",
+    "split_loops",
+    "hoist_projection",
+    "batch_leaves",
+    "split_products",
+)
 PLAIN: Mapping[str, Any] = {"passes_off": OPTIONAL_PASSES + PRODUCT_PASSES}
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "default": {},
