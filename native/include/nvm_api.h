@@ -147,6 +147,8 @@ typedef struct nvm_vm_options {
   int32_t (*poll)(
       void *context); /* called every few ms during a run; non-zero stops it with NVM_INTERRUPTED */
   void *poll_context;
+  int32_t profile; /* NVM_PROFILE_OFF, or what to time: costs some 10 ns a kernel, or an instruction
+                    */
 } nvm_vm_options;
 
 nvm_status nvm_vm_create(nvm_program *program, const nvm_vm_options *options, nvm_vm **out_vm);
@@ -166,6 +168,26 @@ typedef struct nvm_vm_stats {
   uint64_t copied_bytes, written_bytes;
 } nvm_vm_stats;
 nvm_status nvm_vm_stats_get(nvm_vm *vm, nvm_vm_stats *out_stats);
+
+/* Where time goes. Cycles are of a counter of one speed; all runs of the VM together took `cycles`
+ * and `nanoseconds`. */
+enum { NVM_PROFILE_OFF = 0, NVM_PROFILE_KERNELS = 1, NVM_PROFILE_INSTRUCTIONS = 2 };
+
+typedef struct nvm_profile_row {
+  uint64_t calls, cycles;
+} nvm_profile_row;
+
+typedef struct nvm_profile {
+  uint64_t runs, cycles, nanoseconds;
+  uint32_t n_kernels, n_opcodes;
+  const nvm_profile_row *kernels; /* by number in the program; live as long as the VM */
+  const nvm_profile_row *opcodes; /* by number in the instruction set; a kernel's time is
+                                     CallKernel's too */
+} nvm_profile;
+
+/* Error: NVM_INVALID_INPUT for a VM made without `profile`. */
+nvm_status nvm_vm_profile_get(nvm_vm *vm, nvm_profile *out_profile);
+nvm_status nvm_vm_profile_reset(nvm_vm *vm);
 
 /* --- values in: a flat array in postorder; each parameter's value is one subtree --- */
 enum {

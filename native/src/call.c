@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "kernel_ir.h"
+#include "profile.h"
 #include "tensor.h"
 #include "threads.h"
 #include "vm.h"
@@ -307,7 +308,14 @@ nvm_status nvm_call_kernel(nvm_call *call, const nvm_pool *pools, const nvm_kern
   call->kernel = kernel;
   call->code = NVM_OK;
   nvm_device *target = pools[device].device;
+  nvm_profile_row *row = NULL;
+  uint64_t since = 0;
+  if (NVM_UNLIKELY(call->profile)) {
+    row = &call->profile[kernel - call->vm->program->kernels];
+    since = nvm_cycles();
+  }
   nvm_status status =
       target->vtable->launch(target, &call->ctx, fn, NULL, kernel->name, bufs, dims);
+  if (NVM_UNLIKELY(row)) nvm_profile_add(row, since);
   return NVM_LIKELY(status == NVM_OK) ? NVM_OK : report(call, status);
 }

@@ -5,6 +5,9 @@
  * Fuel: `block` is where the words not yet charged start. Words executed are charged at calls,
  * returns, backward jumps and kernel calls; a forward jump moves `block` on by what it skips. */
 #include "ops.h"
+#ifdef NVM_PROFILED
+#include "profile.h"
+#endif
 
 /* --- calls ------------------------------------------------------------------------------------ */
 
@@ -194,15 +197,28 @@ static inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* --- the loop --------------------------------------------------------------------------------- */
 
+#ifdef NVM_PROFILED /* interp_profiled.c */
+#define INTERPRET  nvm_interpret_profiled
+#define COUNT_STEP nvm_profile_step(vm->profile, *pc)
+#else
+#define INTERPRET  nvm_interpret
+#define COUNT_STEP (void)0
+#endif
+
 #ifdef NVM_DISPATCH_SWITCH
 #define OP(name)   case NVM_OP_##name:
 #define DISPATCH() goto dispatch
-#define LOOP \
-  dispatch:  \
+#define LOOP  \
+  dispatch:   \
+  COUNT_STEP; \
   switch (*pc)
 #else
-#define OP(name)    op_##name:
-#define DISPATCH()  goto *labels[*pc]
+#define OP(name) op_##name:
+#define DISPATCH()     \
+  do {                 \
+    COUNT_STEP;        \
+    goto *labels[*pc]; \
+  } while (0)
 #define LOOP        DISPATCH();
 #define LABEL(name) &&op_##name
 #define NO_LABEL    &&op_none
@@ -279,7 +295,7 @@ static inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
     NEXT(name);                                                                              \
   }
 
-nvm_status nvm_interpret(nvm_vm *vm) {
+nvm_status INTERPRET(nvm_vm *vm) {
 #ifndef NVM_DISPATCH_SWITCH
   static const void *const labels[] = {NVM_ISA_LABELS(LABEL, NO_LABEL)};
 #endif

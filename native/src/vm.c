@@ -3,6 +3,7 @@
 
 #include <time.h>
 
+#include "profile.h"
 #include "results.h"
 
 /* What the pools may keep beyond twice what recent runs needed at once. */
@@ -156,6 +157,19 @@ static nvm_status create_heap(nvm_vm *vm, const nvm_vm_options *options) {
   return status;
 }
 
+static nvm_status create_profile(nvm_vm *vm, int32_t level) {
+  if (level == NVM_PROFILE_OFF) return NVM_OK;
+  if (level != NVM_PROFILE_KERNELS && level != NVM_PROFILE_INSTRUCTIONS)
+    NVM_FAIL(NVM_INVALID_INPUT, "nvm_vm_options.profile is %d, expected 0, 1 or 2", level);
+  const size_t size = sizeof *vm->profile + vm->program->n_kernels * sizeof *vm->profile->kernels;
+  vm->profile = nvm_malloc(size);
+  if (!vm->profile) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for a profile");
+  memset(vm->profile, 0, size);
+  vm->profile->level = level;
+  vm->call.profile = vm->profile->kernels;
+  return NVM_OK;
+}
+
 NVM_EXPORT nvm_status nvm_vm_create(nvm_program *program, const nvm_vm_options *options,
                                     nvm_vm **out_vm) {
   nvm_error_clear();
@@ -190,6 +204,11 @@ NVM_EXPORT nvm_status nvm_vm_create(nvm_program *program, const nvm_vm_options *
     vm->poll_context = options->poll_context;
   }
   nvm_call_init(&vm->call, vm, options ? options->threads : 1);
+  status = create_profile(vm, options ? options->profile : NVM_PROFILE_OFF);
+  if (status != NVM_OK) {
+    nvm_vm_destroy(vm);
+    return status;
+  }
   *out_vm = vm;
   return NVM_OK;
 }
@@ -204,6 +223,7 @@ NVM_EXPORT void nvm_vm_destroy(nvm_vm *vm) {
     nvm_heap_close(vm->heap);
   }
   nvm_scratch_free(vm);
+  nvm_free(vm->profile);
   nvm_free(vm->stack);
   nvm_free(vm->transfer);
   nvm_program_release(vm->program);
@@ -267,6 +287,37 @@ NVM_EXPORT nvm_status nvm_vm_stats_get(nvm_vm *vm, nvm_vm_stats *out_stats) {
   return NVM_OK;
 }
 
+static nvm_status need_profile(nvm_vm *vm) {
+  if (!vm->profile) NVM_FAIL(NVM_INVALID_INPUT, "this VM was made without a profile");
+  return acquire(vm);
+}
+
+NVM_EXPORT nvm_status nvm_vm_profile_get(nvm_vm *vm, nvm_profile *out_profile) {
+  nvm_error_clear();
+  NVM_TRY(need_profile(vm));
+  const nvm_profile_state *p = vm->profile;
+  *out_profile = (nvm_profile){.runs = p->runs,
+                               .cycles = p->cycles,
+                               .nanoseconds = p->nanoseconds,
+                               .n_kernels = vm->program->n_kernels,
+                               .n_opcodes = NVM_OPCODE_COUNT,
+                               .kernels = p->kernels,
+                               .opcodes = p->opcodes};
+  let_go(vm);
+  return NVM_OK;
+}
+
+NVM_EXPORT nvm_status nvm_vm_profile_reset(nvm_vm *vm) {
+  nvm_error_clear();
+  NVM_TRY(need_profile(vm));
+  nvm_profile_state *p = vm->profile;
+  p->runs = p->cycles = p->nanoseconds = 0;
+  memset(p->opcodes, 0, sizeof p->opcodes);
+  memset(p->kernels, 0, vm->program->n_kernels * sizeof *p->kernels);
+  let_go(vm);
+  return NVM_OK;
+}
+
 /* --- runs ------------------------------------------------------------------------------------- */
 
 static void begin(nvm_vm *vm) {
@@ -317,6 +368,16 @@ static void release_all(const nvm_arg *args, size_t n_args) {
     if (args[i].release) args[i].release(args[i].owner);
 }
 
+static nvm_status interpret(nvm_vm *vm) {
+  nvm_profile_state *p = vm->profile;
+  if (NVM_LIKELY(!p) || p->level < NVM_PROFILE_INSTRUCTIONS) return nvm_interpret(vm);
+  p->opcode = NVM_OPCODE_COUNT; /* none yet */
+  p->since = nvm_cycles();
+  const nvm_status status = nvm_interpret_profiled(vm);
+  nvm_profile_step(p, NVM_OPCODE_COUNT);
+  return status;
+}
+
 static nvm_status execute(nvm_vm *vm, uint32_t index, const nvm_arg *args, size_t n_args,
                           nvm_result **out_result) {
   const nvm_function *function = &vm->program->functions[index];
@@ -327,7 +388,7 @@ static nvm_status execute(nvm_vm *vm, uint32_t index, const nvm_arg *args, size_
   }
   NVM_TRY(nvm_args_convert(vm, index, args, n_args));
   vm->collectable = 1;
-  status = nvm_interpret(vm);
+  status = interpret(vm);
   vm->collectable = 0;
   if (status != NVM_OK) {
     nvm_frames_report(vm);
@@ -360,10 +421,16 @@ NVM_EXPORT nvm_status nvm_vm_invoke(nvm_vm *vm, uint32_t function, const nvm_arg
     let_go(vm);
     NVM_FAIL(NVM_FUNCTION_NOT_FOUND, "the executable has no public function of index %u", function);
   }
+  const uint64_t since = vm->profile ? nvm_cycles() : 0, began = since ? nvm_now() : 0;
   begin(vm);
   int64_t base = vm->heap->live_bytes;
   status = execute(vm, function, args, n_args, out_result);
   nvm_status kept = finish(vm, base);
+  if (NVM_UNLIKELY(since)) {
+    vm->profile->runs++;
+    vm->profile->cycles += nvm_cycles() - since;
+    vm->profile->nanoseconds += nvm_now() - began;
+  }
   nvm_args_settle(vm, args, n_args);
   if (status == NVM_OK && kept != NVM_OK) {
     nvm_result_free(*out_result);

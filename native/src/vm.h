@@ -63,6 +63,7 @@ struct nvm_vm {
   int borrowed; /* this run uses memory that is good for the call only, or that was given away */
   int moved;    /* this run was given memory away (NVM_FLAG_MOVED) */
   uint64_t runs, kernel_calls;
+  struct nvm_profile_state *profile; /* NULL: not wanted */
 };
 
 /* Words between checkpoints: well under a millisecond. */

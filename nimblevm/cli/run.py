@@ -48,6 +48,9 @@ def run(
     threads: Annotated[int, typer.Option(min=1, help="The most threads that kernels may use.")] = 1,
     device: Annotated[str, typer.Option(help="Backend that runs the kernels.")] = "cpu",
     seed: Annotated[int, typer.Option(min=0, help="Of random inputs.")] = 0,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Print which kernels the time went to.")
+    ] = False,
 ) -> None:
     """Run a function of an executable; print what it returns and the time that it took.
 
@@ -76,14 +79,17 @@ def run(
         raise Mistake(f"-o {output}: the name must end in .npz, .npy or .json")
     with nvm.load(file, native=native) as exe, _no_cycle_search():
         named = Inputs(exe, exe.function(function), seed).read(inputs or [])
-        with nvm.VirtualMachine(exe, device=device, threads=threads) as vm:
+        with nvm.VirtualMachine(exe, device=device, threads=threads, profile=profile) as vm:
             start = time.perf_counter()
             result = vm.invoke(function, **named)
             took = time.perf_counter() - start
+            times = str(vm.profile()) if profile else ""
     flat = result if isinstance(result, tuple) else (result,)
     for i, value in enumerate(flat):
         say(f"result {i}: {_shown(value)}")
     say(f"{took * 1e6:.0f} us")
+    if times:
+        say(times)
     if output is not None:
         _write(output, result)
         say(f"wrote {output}")

@@ -16,6 +16,7 @@ from nimblevm.bytecode.types import FunctionInfo
 from nimblevm.devices.device import Device
 from nimblevm.errors import Closed, InvalidInput, InvalidInputType
 from nimblevm.vm.arguments import ArgumentList, results
+from nimblevm.vm.profiler import LEVELS, Profile, read
 
 _RESULT = ffi.typeof("nvm_result **")
 
@@ -87,6 +88,7 @@ class VirtualMachine:
               any executable and computes nothing
     threads   the most threads that kernels may use
     limits    see Limits
+    profile   True to time kernels, "instructions" for instructions too (both slow runs down a little): see `profile()`
 
     A second run while one is under way raises VMBusy. Close it, or use it in a `with`, to free its memory at once;
     results stay good. The executable may be closed first.
@@ -98,6 +100,7 @@ class VirtualMachine:
         device: str | Device = "cpu",
         threads: int = 1,
         limits: Limits | None = None,
+        profile: bool | str = False,
     ) -> None:
         if not isinstance(exe, Executable):
             raise TypeError(
@@ -108,6 +111,8 @@ class VirtualMachine:
             raise ValueError(f"threads must be >= 1, not {threads}")
         if not isinstance(limits, Limits | None):
             raise TypeError(f"limits must be nvm.Limits(...), not {type(limits).__name__}")
+        if not isinstance(profile, bool | str) or profile not in LEVELS:
+            raise ValueError(f'profile must be False, True or "instructions", not {profile!r}')
         self.device = Device.of(device)
         self.threads = threads
         self.executable = exe
@@ -125,6 +130,7 @@ class VirtualMachine:
         options.device = name
         options.ordinal = self.device.ordinal
         options.poll = self._poll
+        options.profile = LEVELS[profile]
         (limits or Limits()).fill(options.limits)
         out = ffi.new("nvm_vm **")
         check(lib.nvm_vm_create(exe.handle, options, out))
@@ -213,6 +219,14 @@ class VirtualMachine:
         out = ffi.new("nvm_vm_stats *")
         check(lib.nvm_vm_stats_get(self._handle, out))
         return {name: int(getattr(out, name)) for name, _ in ffi.typeof("nvm_vm_stats").fields}
+
+    def profile(self) -> Profile:
+        """Where the time of all runs went, by kernel. InvalidInput for a VM made without `profile`."""
+        return read(self._handle, self._exe)
+
+    def reset_profile(self) -> None:
+        """Start counting anew."""
+        check(lib.nvm_vm_profile_reset(self._handle))
 
     def close(self) -> None:
         """Free the VM now. Results stay good. Idempotent. Raises VMBusy while another thread runs it."""

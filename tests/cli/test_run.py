@@ -26,6 +26,13 @@ def test_arrays_and_numbers(folder: Path, cli: Cli) -> None:
         assert out["result0"].shape == (2, 3)
 
 
+def test_profile(folder: Path, cli: Cli) -> None:
+    done = cli("run", "model.nvm", "x=x.npy", "y=y.npy", "k=3", "--profile")
+    assert done.code == 0, done.err
+    assert "1 runs" in done.out
+    assert "us a call" in done.out
+
+
 EQUAL = {
     "archive": ("xy.npz", "k=3"),
     "array of an archive": ("x=xy.npz:x", "y=xy.npz:y", "k=3"),
