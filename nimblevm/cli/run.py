@@ -14,7 +14,7 @@ import typer
 
 import nimblevm as nvm
 from nimblevm.cli.arrays import Array
-from nimblevm.cli.console import ExecutableFile, Mistake, say
+from nimblevm.cli.console import ExecutableFile, Mistake, progress_of, say
 from nimblevm.cli.inputs import Inputs
 from nimblevm.cli.json_text import dumps
 from nimblevm.cli.values import to_json
@@ -81,7 +81,8 @@ def run(
         named = Inputs(exe, exe.function(function), seed).read(inputs or [])
         with nvm.VirtualMachine(exe, device=device, threads=threads, profile=profile) as vm:
             start = time.perf_counter()
-            result = vm.invoke(function, **named)
+            with progress_of(f"running @{function}"):
+                result = vm.invoke(function, **named)
             took = time.perf_counter() - start
             times = str(vm.profile()) if profile else ""
     flat = result if isinstance(result, tuple) else (result,)

@@ -1,0 +1,31 @@
+"""The command lines of README.md work on the program that it shows."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nimblevm.cli import app
+from tests.cli.conftest import Cli
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+
+
+def test_commands_of_the_readme(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = re.search(r'nvm\.relay\.parse\("""(.*?)"""', README, re.DOTALL)
+    assert program is not None
+    Path("model.rly").write_text(program[1])
+    np.savez("weights.npz", w=np.ones((3, 4), np.float32))
+    np.save("x.npy", np.ones((2, 4), np.float32))
+    lines = re.findall(r"^    (nimblevm .*?)(?:  +#.*)?$", README, re.MULTILINE)
+    used = [shlex.split(line)[1:] for line in lines]
+    assert {arguments[0] for arguments in used} == set(app.COMMANDS)
+    for arguments in used:
+        if arguments[0] != "bench":  # needs an extra of its own
+            assert cli(*arguments).code == 0, arguments
+    assert np.load("out.npz")["result0"].shape == (2, 3)
