@@ -60,6 +60,28 @@ class PassInstrument:
         """Called after a pass with its result."""
 
 
+def build_config(
+    opt_level: int = 2,
+    required_pass: Iterable[str] | None = None,
+    disabled_pass: Iterable[str] | None = None,
+    trace: Callable[[IRModule, PassInfo, bool], None] | None = None,
+) -> PassContext:
+    """A PassContext as old scripts make it. `trace(mod, info, is_before)` is called around every pass."""
+    instruments = [] if trace is None else [_Trace(trace)]
+    return PassContext(opt_level, required_pass, disabled_pass, instruments)
+
+
+class _Trace(PassInstrument):
+    def __init__(self, trace: Callable[[IRModule, PassInfo, bool], None]) -> None:
+        self.trace = trace
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        self.trace(mod, info, True)
+
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        self.trace(mod, info, False)
+
+
 def pass_instrument(pi_cls: type[Any] | None = None) -> Any:
     """Decorator that makes a class with some of PassInstrument's methods one, as TVM's does; its __init__ runs."""
 

@@ -9,6 +9,7 @@ from nimblevm.compiler.transform import (
     PassInstrument,
     PassTimingInstrument,
     Sequential,
+    build_config,
     function_pass,
     module_pass,
     pass_instrument,
@@ -134,3 +135,16 @@ def test_pass_instrument_makes_a_class_one() -> None:
         same(MOD)
     assert watch.seen == ["start", "same"]
     assert Names.__name__ == "Names"
+
+
+def test_build_config_is_a_context() -> None:
+    seen = []
+    with build_config(
+        opt_level=3,
+        disabled_pass=["x"],
+        trace=lambda mod, info, before: seen.append((info.name, before)),
+    ):
+        assert PassContext.current().opt_level == 3
+        assert PassContext.current().disabled_pass == ("x",)
+        same(MOD)
+    assert seen == [("same", True), ("same", False)]

@@ -22,7 +22,7 @@ ABSENT: dict[str, str | None] = {
     "tvm.relay.random": None,
     "tvm.relay.annotation": None,  # marks for passes that are not here
     "tvm.runtime.profiler_vm": None,  # kernels' times are nimblevm.vm's
-    "tvm.relay": """TypeRelation build build_config
+    "tvm.relay": """TypeRelation build
         fixed_point_multiply layout_transform matrix_set_diag optimize reverse_reshape sliding_window
         sparse_fill_empty_rows sparse_to_dense""",
     "tvm.relay.nn": """Constant adaptive_avg_pool3d adaptive_max_pool3d avg_pool3d batch_to_space_nd bitpack

@@ -23,9 +23,10 @@ from nimblevm.tvm.relay import (
     vm,
 )
 from nimblevm.tvm.relay.build_module import bind_params_by_name
+from nimblevm.tvm.relay.transform import build_config
 
 __all__ = [
-    *_language.__all__, "TypeKind", "adt", "analysis", "bind_params_by_name", "build_module", "create_executor",
-    "dataflow_pattern", "expr", "expr_functor", "function", "op", "param_dict", "prelude", "scope_builder",
-    "testing", "transform", "ty", "type_functor", "vm",
+    *_language.__all__, "TypeKind", "adt", "analysis", "bind_params_by_name", "build_config", "build_module",
+    "create_executor", "dataflow_pattern", "expr", "expr_functor", "function", "op", "param_dict", "prelude",
+    "scope_builder", "testing", "transform", "ty", "type_functor", "vm",
 ]  # fmt: skip

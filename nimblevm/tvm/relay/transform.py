@@ -25,6 +25,7 @@ from nimblevm.compiler.transform import (
     Pass,
     PassContext,
     Sequential,
+    build_config,
     function_pass,
     module_pass,
 )
@@ -161,5 +162,5 @@ __all__ = [
     "DeadCodeElimination", "DynamicToStatic", "EliminateCommonSubexpr", "EtaExpand", "FoldConstant", "FunctionPass",
     "FuseOps", "InferType", "InferTypeLocal", "Inline", "LambdaLift", "ModulePass", "PartialEvaluate", "Pass",
     "PassContext", "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyInference", "ToANormalForm",
-    "ToGraphNormalForm", "function_pass", "module_pass", "passes_off",
+    "ToGraphNormalForm", "build_config", "function_pass", "module_pass", "passes_off",
 ]  # fmt: skip
