@@ -275,7 +275,6 @@ class KernelText:
             '!{!"llvm.loop.vectorize.predicate.enable", i1 true}',
             f'!{{!"llvm.loop.vectorize.width", i32 {width}}}',
             '!{!"llvm.loop.interleave.count", i32 1}',
-            '!{!"llvm.loop.vectorize.enable", i1 true}',
         )
         return "".join(", " + self._node(wish) for wish in wishes)
 

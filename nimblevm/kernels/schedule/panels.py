@@ -306,16 +306,27 @@ class Paneler:
         lane = LoopVar(INDEX, "t")
         place = folded("add", folded("mul", row, const(TILE_ROW)), folded("mul", at, const(LANES)))
         place = Binary(INDEX, "add", place, lane)
+        # Locals of its own: else LLVM may take the last lane's value for one that is used after the loop.
+        replace: dict[Value, Value] = {
+            local: Local(local.dtype, local.name) for local in _locals(nest)
+        }
         sums = [
-            SetLocal(product.local, Load(product.local.dtype, tile, (place,)))
+            SetLocal(local, Load(local.dtype, tile, (place,)))
             for product, tile in zip(nest.products, tiles, strict=True)
+            if isinstance(local := replace[product.local], Local)
         ]
         column = folded("mul", folded("add", panel, at), const(LANES))
-        replace: dict[Value, Value] = {nest.columns.var: folded("add", column, lane)}
+        replace[nest.columns.var] = folded("add", column, lane)
         if nest.rows is not None:
             replace[nest.rows.var] = folded("add", start, row)
         after = Rewriter(replace.get).block(nest.after)
         return For(lane, const(count), (*sums, *after), True, masked=count < LANES)
+
+
+def _locals(nest: Nest) -> set[Local]:
+    """The locals that a turn of the innermost loop sets."""
+    inside = {s.local for s in all_statements(nest.after) if isinstance(s, SetLocal)}
+    return inside | {product.local for product in nest.products}
 
 
 def _least(limit: int, total: int, first: Value) -> Value:
