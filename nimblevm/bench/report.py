@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from nimblevm.bench.evaluate import FAIL, PASS, Line
+from nimblevm.bench.evaluate import FAIL, NONE, PASS, Line
 from nimblevm.bench.limits import Limits
 from nimblevm.bench.peers import OURS
 from nimblevm.bench.session import RowResult
@@ -28,6 +28,7 @@ def show(
         console.print(_limits_table(limits))
     console.print(_table(lines))
     console.print(_peers_table(lines))
+    console.print(_share_table(results))
     for text in notes(results):
         console.print(text, markup=False, highlight=False)
 
@@ -98,6 +99,35 @@ def _peers_table(lines: Sequence[Line]) -> Table:
                 f"{c.p:.2g}",
             )
     return table
+
+
+def _share_table(results: Sequence[RowResult]) -> Table:
+    """What of the run is not kernels, and how long compiling took."""
+    table = Table(title="our own share and compile time")
+    for name in ("row", "thr", "VM's share", "target", "verdict", "compile"):
+        table.add_column(name, justify="left" if name in ("row", "verdict") else "right")
+    for result in results:
+        if result.share is None:
+            continue
+        target, verdict = result.row.vm_share, share_verdict(result)
+        colour = _COLOURS.get(verdict)
+        table.add_row(
+            result.row.name,
+            str(result.threads),
+            f"{result.share:.2%}",
+            "-" if target is None else f"{target:.0%}",
+            f"[{colour}]{verdict}[/]" if colour else verdict,
+            f"{result.sides[OURS].setup_seconds:.1f} s",
+        )
+    return table
+
+
+def share_verdict(result: RowResult) -> str:
+    """Whether the VM's own share of the run time is at most the row's target."""
+    target = result.row.vm_share
+    if target is None or result.share is None:
+        return NONE
+    return PASS if result.share <= target else FAIL
 
 
 def _limits_table(limits: Limits) -> Table:
@@ -177,6 +207,9 @@ def _result_json(result: RowResult) -> dict[str, Any]:
         "threads": result.threads,
         "cases": [{"units": c.units, "size": c.size} for c in result.cases],
         "rounds_dropped": result.rounds_dropped,
+        "vm_share": result.share,
+        "vm_share_target": result.row.vm_share,
+        "vm_share_verdict": share_verdict(result),
         "sides": {name: asdict(side) for name, side in result.sides.items()},
     }
 
@@ -192,4 +225,4 @@ def _cpu() -> str:
     return names[0] if names else platform.processor()
 
 
-__all__ = ["OURS", "notes", "show", "to_json"]
+__all__ = ["notes", "share_verdict", "show", "to_json"]

@@ -83,9 +83,13 @@ class Row:
     module: Callable[[dict[str, Array]], IRModule] | None = None
     entry: str = "main"
     tolerance: tuple[float, float] = (1e-3, 1e-4)  # relative, absolute
+    quick_cases: Callable[[], list[Case]] | None = None
+    vm_share: float | None = None  # target: the VM's own part of the run time at most this
 
     def shortened(self) -> Row:
         """The same with at most three cases, for a quick look."""
+        if self.quick_cases is not None:
+            return replace(self, cases=self.quick_cases)
 
         def few() -> list[Case]:
             found = self.cases()
@@ -157,6 +161,7 @@ def _treelstm(inputs: int = 300, hidden: int = 150) -> Row:
             Metric("per word", "us/word", US, ratio=0.40, against={"torch-recursion": 1 / 6}),
         ),
         size_name="words",
+        vm_share=0.05,
     )
 
 
@@ -259,6 +264,9 @@ def _seq2seq(symbols: int = 1000, hidden: int = 512, limit: int = 40) -> Row:
 
 
 def _decoder(prompt: int = 16, steps: int = 64, config: gpt2.Config = gpt2.Config()) -> Row:  # noqa: B008
+    def written(count: int) -> list[Case]:
+        return [Case(count, count, (_tokens(prompt, config.vocabulary), np.int32(count)))]
+
     return Row(
         name="gpt2",
         title=f"GPT-2 small sizes, greedy, {prompt} + {steps} tokens",
@@ -268,7 +276,8 @@ def _decoder(prompt: int = 16, steps: int = 64, config: gpt2.Config = gpt2.Confi
         module=lambda weights: gpt2.module(weights, config),
         entry="generate",
         params=lambda: gpt2.params(config),
-        cases=lambda: [Case(steps, steps, (_tokens(prompt, config.vocabulary), np.int32(steps)))],
+        cases=lambda: written(steps),
+        quick_cases=lambda: written(4),
         reference=lambda w, case: (
             greedy(w, config.heads, config.epsilon, case.inputs[0], int(case.inputs[1])),
         ),
@@ -320,7 +329,7 @@ _ROWS = (
     _seq2seq(),
     _resnet(),
     # The VM's own share is measured on these; the second is the TreeLSTM row.
-    _minilm("minilm-8", "MiniLM-L6, 8 tokens", (8,), None),
+    replace(_minilm("minilm-8", "MiniLM-L6, 8 tokens", (8,), None), vm_share=0.01),
     # Small, for tests of the machinery.
     replace(
         _lstm("lstm-tiny", "LSTM 8->16", 8, 16, 1, 0.75, ("numpy",)),

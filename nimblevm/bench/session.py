@@ -25,6 +25,7 @@ from nimblevm.bench.worker import Turn
 ATTEMPTS = 6  # slices of a case in one turn, until one is undisturbed
 WARM_UP = 0.3  # seconds, once a worker
 LEAST_ROUNDS, MOST_ROUNDS = 8, 400
+PATIENCE = 10  # times the seconds of a row, until it ends with fewer rounds
 _VARIABLES = (
     "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TVM_NUM_THREADS", "NUMEXPR_NUM_THREADS",
 )  # fmt: skip
@@ -136,6 +137,7 @@ class RowResult:
     sides: Mapping[str, SideResult]
     rounds: int
     rounds_dropped: int
+    share: float | None = None  # of our run time that is not spent in kernels
 
 
 def cores_for(threads: int) -> list[int]:
@@ -178,7 +180,8 @@ def measure(
         for worker in workers.values():
             worker.call("warm", WARM_UP)
         rounds, dropped = take_rounds(workers, sides, seconds)
-    return RowResult(row, tuple(cases), threads, sides, rounds, dropped)
+        share = workers[OURS].call("share")
+    return RowResult(row, tuple(cases), threads, sides, rounds, dropped, share)
 
 
 def _compare(
@@ -219,11 +222,13 @@ def take_rounds(
     case without an undisturbed slice is dropped for all.
     """
     names = list(workers)
-    end = time.monotonic() + seconds
+    start = time.monotonic()
     kept = dropped = 0
-    while kept < MOST_ROUNDS and (
-        time.monotonic() < end or (kept < LEAST_ROUNDS and dropped < 3 * LEAST_ROUNDS)
-    ):
+    while kept < MOST_ROUNDS:
+        passed = time.monotonic() - start
+        enough = kept >= LEAST_ROUNDS or dropped >= 3 * LEAST_ROUNDS
+        if passed >= seconds and (enough or passed >= PATIENCE * seconds > 0):
+            break
         turns: dict[str, Turn] = {}
         first = (kept + dropped) % len(names)
         for name in names[first:] + names[:first]:

@@ -42,6 +42,7 @@ class Side:
     """A prepared model and its inputs."""
 
     def __init__(self, prepared: Any, cases: Sequence[Any]) -> None:
+        self._prepared = prepared
         self._run = prepared.run
         self._values = [prepared.load(case) for case in cases]
         self._repeats = [1] * len(cases)
@@ -49,6 +50,11 @@ class Side:
     def outputs(self) -> list[list[Any]]:
         """What the model gives for each case, copied."""
         return [[array.copy() for array in self._run(value)] for value in self._values]
+
+    def share(self) -> float | None:
+        """The VM's own share of the run time; None for peers."""
+        share = self._prepared.share
+        return None if share is None else float(share())
 
     def warm(self, seconds: float) -> None:
         """Run all cases for about so long, and learn how often a call is repeated in a slice."""
@@ -142,6 +148,9 @@ class _Commands:
 
     def warm(self, seconds: float) -> None:
         self._ready().warm(seconds)
+
+    def share(self) -> float | None:
+        return self._ready().share()
 
     def turn(self, attempts: int) -> Turn:
         return self._ready().turn(attempts)

@@ -17,7 +17,7 @@ from rich.console import Console
 from nimblevm.bench.cases import Case
 from nimblevm.bench.evaluate import FAIL, NONE, PASS, Line, evaluate
 from nimblevm.bench.limits import Limits, parse
-from nimblevm.bench.report import show, to_json
+from nimblevm.bench.report import share_verdict, show, to_json
 from nimblevm.bench.roofline import floors
 from nimblevm.bench.rows import ROWS, US, Metric
 from nimblevm.bench.session import RowResult, SideResult
@@ -145,6 +145,15 @@ def test_the_report_shows_everything() -> None:
     assert data["lines"][0]["verdict"] == PASS
     assert len(data["rows"][0]["sides"]["nimblevm"]["rounds"]) == 30
     assert data["limits"]["l2_bytes"] == 512 << 10
+
+
+@pytest.mark.parametrize(
+    ("row", "share", "verdict"),
+    [("treelstm", 0.04, PASS), ("treelstm", 0.06, FAIL), ("minilm-8", 0.02, FAIL), ("lstm", 0.5, NONE), ("treelstm", None, NONE)],
+)  # fmt: skip
+def test_the_share_of_the_vm(row: str, share: float | None, verdict: str) -> None:
+    found = replace(result(RATIO, {"nimblevm": 1.0}, row), row=ROWS[row], share=share)
+    assert share_verdict(found) == verdict
 
 
 def test_plots_are_written(tmp_path: object) -> None:

@@ -50,12 +50,14 @@ class Prepared:
     run       what is timed: takes load's value, gives numpy arrays, conversions of tensors included
     options   what was chosen, for the report
     seconds   what compiling or loading the model took
+    share     ours alone: the part of the run time that is not spent in kernels, by the same cycle counter
     """
 
     run: Callable[[Any], Sequence[Any]]
     options: str
     seconds: float = 0.0
     load: Callable[[Case], Any] = lambda case: case.inputs
+    share: Callable[[], float] | None = None
 
 
 __all__ = ["OURS", "PEERS", "Peer", "Prepared", "Unsupported"]
