@@ -21,7 +21,9 @@ enum {
   NVM_FLAG_READONLY = 2, /* storage: borrowed from the caller, not to be written */
   NVM_FLAG_MARK = 4,     /* set and cleared within one collection of ref cycles */
   NVM_FLAG_GROWN = 8,    /* storage: made by an append, so more are to be expected */
-  NVM_FLAG_MOVED = 16    /* storage: an argument of this run that the caller gave away */
+  /* storage: an argument of this run that the caller gave away, and gets back if the run fails:
+   * appended to, but not written */
+  NVM_FLAG_MOVED = 16
 };
 
 typedef struct nvm_object {

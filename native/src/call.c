@@ -232,7 +232,8 @@ static inline int overlap(const nvm_tensor *a, const nvm_tensor *b) {
 static inline nvm_status check_written(const nvm_kernel *kernel, uint32_t i,
                                        nvm_tensor *const *operands) {
   const nvm_tensor *out = operands[i];
-  if (NVM_UNLIKELY(!out->storage || (out->storage->header.flags & NVM_FLAG_READONLY)))
+  if (NVM_UNLIKELY(!out->storage ||
+                   (out->storage->header.flags & (NVM_FLAG_READONLY | NVM_FLAG_MOVED))))
     NVM_FAIL(NVM_OPERAND_MISMATCH,
              "kernel %s: operand %u (%s) is a constant or an input, which can't be written",
              kernel->name, i, role_names[kernel->signature.operands[i].role]);

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import nimblevm as nvm
+from nimblevm.bytecode.assembler import assemble
+from nimblevm.bytecode.serialize import serialize
 
 ROW = 512  # floats: 2 KiB a row, so that states leave the VM on blocks of their own
 TEXT = f"""#[version = "0.0.5"]
@@ -180,6 +182,35 @@ def test_adt_values_and_handles_move(vm: nvm.VirtualMachine) -> None:
     vm.invoke("call", nvm.move(closure))
     with pytest.raises(nvm.ValueMoved):
         vm.invoke("call", closure)
+
+
+def test_code_that_writes_what_was_given_away_is_stopped() -> None:
+    """A hostile file can't change what a failed call gives back."""
+    code = """
+.const float32 [1, 3, 1] values 1 5 2
+.kernel "argmax_float32" c
+  .dims ["outer", "axis", "inner"]
+  .attrs [0]
+  .in float32 [dim 0, dim 1, dim 2]
+  .out int32 [dim 0, dim 2]
+  .may_fail
+.end
+.func @main public [%x: Tensor[(?), int32]] -> Tensor[(?), int32]
+  View r2, r0, 0, [1, 1]
+  LoadConst r1, c0
+  CallKernel k0, [r1, r2], [1, 3, 1], []
+  Ret r0
+.end
+.func @echo public [%x: Tensor[(?), int32]] -> Tensor[(?), int32]
+  Ret r0
+.end
+"""
+    with nvm.VirtualMachine(nvm.load(serialize(assemble(code)))) as vm:
+        tensor = vm.invoke("echo", np.arange(2000, dtype=np.int32))
+        for _ in range(3):
+            with pytest.raises(nvm.errors.OperandMismatch, match="can't be written"):
+                vm.run(nvm.move(tensor))
+            np.testing.assert_array_equal(tensor, np.arange(2000))
 
 
 def test_moving_into_another_vm(exe: nvm.Executable) -> None:
