@@ -23,6 +23,7 @@ from nimblevm.errors import (
     IndexOutOfRange,
     InstructionLimit,
     MatchFailure,
+    MemoryLimit,
     NullValue,
     OperandMismatch,
     ShapeMismatch,
@@ -31,6 +32,9 @@ from nimblevm.errors import (
 )
 
 INT64_MAX = (1 << 63) - 1
+APPENDED_BYTES = (
+    1 << 28
+)  # that Append may make in one run: a loop that doubles would take all memory
 
 
 @dataclass(eq=False, slots=True)
@@ -143,6 +147,7 @@ class ReferenceVM:
         self.functions = {f.name: f for f in program.functions}
         self.frames: list[_Frame] = []
         self.result: Any = None
+        self.appended = 0
         self._code: dict[int, dict[int, tuple[isa.Row, list[Any], int]]] = {}
         self.constants = [
             np.frombuffer(bytes(c.data), dtypes.BY_NUMBER[c.dtype].numpy).reshape(c.dims)
@@ -151,10 +156,12 @@ class ReferenceVM:
 
     def run(self, name: str, *args: Any, steps: int = 10_000_000) -> Any:
         """The result of a function (an int if it returns in an int register). Object arguments are numpy arrays or
-        values of this module, int arguments ints. Raises what the VM raises; InstructionLimit after `steps` rows."""
+        values of this module, int arguments ints. Raises what the VM raises; InstructionLimit after `steps` rows,
+        MemoryLimit when appends have made APPENDED_BYTES."""
         if name not in self.functions:
             raise FunctionNotFound(f"there is no function @{name}")
         self.frames = []
+        self.appended = 0
         self._push(self.functions[name], args)
         for _ in range(steps):
             if not self.frames:
@@ -425,6 +432,9 @@ class ReferenceVM:
         one, two = list(first.shape), list(second.shape)
         if one[:axis] != [1] * axis or two[:axis] + two[axis + 1 :] != one[:axis] + one[axis + 1 :]:
             raise ShapeMismatch(f"{two} can't be appended to {one} along axis {axis}")
+        self.appended += first.nbytes + second.nbytes
+        if self.appended > APPENDED_BYTES:
+            raise MemoryLimit(f"appends made more than {APPENDED_BYTES} bytes")
         frame.objs[dst] = np.concatenate((first, second), axis)
 
     def row_CallKernel(self, frame: _Frame, kernel: int, *_: object) -> None:
