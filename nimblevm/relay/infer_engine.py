@@ -34,6 +34,7 @@ from nimblevm.relay.ir import (
     TypeData,
     Var,
 )
+from nimblevm.relay.op.attr_types import attribute_fault
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.type_context import InferContext
 from nimblevm.relay.type_errors import call_error, count_text, name_of, show
@@ -316,6 +317,9 @@ class Inference(FunctionInference):
             raise self._error(f"{op.name} takes {wanted}, got {len(args)}", node)
         context = self._context
         context.enter(node, args)
+        fault_text = attribute_fault(op.attrs, node.attrs)
+        if fault_text is not None:
+            raise context.fail(fault_text)
         try:
             result = op.relation(context, args, node.attrs)
             if op.name.startswith("vm."):

@@ -55,6 +55,10 @@ class SliceLikeAttrs(Attrs):
 
     axes: tuple[int, ...] | None = None
 
+    def __post_init__(self) -> None:
+        set_axes(self, "axes")
+        Attrs.__post_init__(self)
+
 
 @dataclass(frozen=True, slots=True)
 class ReshapeLikeAttrs(Attrs):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nimblevm.relay.op.common import ALL, Array, Attrs, axis_list, tensor_of
+from nimblevm.relay.op.common import ALL, Array, Attrs, axis_list, set_axes, tensor_of
 from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, register
 from nimblevm.relay.types import TensorType, Type
 
@@ -23,6 +23,10 @@ class TransposeAttrs(Attrs):
     """axes: the permutation, or None for all axes reversed."""
 
     axes: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        set_axes(self, "axes")
+        Attrs.__post_init__(self)
 
 
 def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: TransposeAttrs) -> Type:
