@@ -63,4 +63,25 @@ def resize2d(
     return call_op("image.resize2d", data, attrs=attrs)
 
 
-__all__ = ["resize1d", "resize2d"]
+def resize3d(
+    data: Operand,
+    size: Sizes,
+    roi: Sequence[float] | None = None,
+    layout: str = "NCDHW",
+    method: str = "linear",
+    coordinate_transformation_mode: str = "half_pixel",
+    rounding_method: str = "",
+    cubic_alpha: float = -0.5,
+    cubic_exclude: int = 0,
+    extrapolation_value: float = 0.0,
+    out_dtype: str | None = None,
+) -> ir.Call:
+    """data sampled at other places along three axes."""
+    attrs = op.resize.Resize3DAttrs(
+        sizes(size, 3) or (), None if roi is None else tuple(roi), layout, method, coordinate_transformation_mode,
+        rounding_method, cubic_alpha, cubic_exclude, extrapolation_value, out_dtype,
+    )  # fmt: skip
+    return call_op("image.resize3d", data, attrs=attrs)
+
+
+__all__ = ["resize1d", "resize2d", "resize3d"]

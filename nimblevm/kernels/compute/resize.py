@@ -19,7 +19,14 @@ from nimblevm.kernels.tensor_expr import (
     single,
 )
 from nimblevm.relay.dims import Dim
-from nimblevm.relay.op.resize import EPSILON, Sampling, cubic_weights, rounding_of, sampling
+from nimblevm.relay.op.resize import (
+    EPSILON,
+    RESIZES,
+    Sampling,
+    cubic_weights,
+    rounding_of,
+    sampling,
+)
 from nimblevm.relay.op.windows import arranged
 
 Tap = tuple[Value, Value | None]
@@ -178,5 +185,5 @@ def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tens
     return TensorExpr(out.shape, dtype, at, data.cost + 32)
 
 
-for _name in ("image.resize1d", "image.resize2d", "nn.upsampling"):
+for _name in (*RESIZES, "nn.upsampling"):
     register_compute(_name, _compute)

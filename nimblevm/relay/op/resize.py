@@ -1,4 +1,4 @@
-"""image.resize1d, image.resize2d and nn.upsampling: images sampled at other places.
+"""image.resize1d, image.resize2d, image.resize3d and nn.upsampling: images sampled at other places.
 
     in = place(out) along each axis, with scale = size of data / size of the result:
       half_pixel            (out + 0.5) * scale - 0.5          pytorch_half_pixel    the same; 0 for a result of size 1
@@ -102,6 +102,35 @@ class Resize2DAttrs(Attrs):
 
 
 @dataclass(frozen=True, slots=True)
+class Resize3DAttrs(Attrs):
+    """See the module's docstring."""
+
+    size: tuple[int, ...]
+    roi: tuple[float, ...] | None = None
+    layout: str = "NCDHW"
+    method: str = "linear"
+    coordinate_transformation_mode: str = "half_pixel"
+    rounding_method: str = ""
+    cubic_alpha: float = -0.5
+    cubic_exclude: int = 0
+    extrapolation_value: float = 0.0
+    out_dtype: str | None = None
+
+    def __post_init__(self) -> None:
+        set_axes(self, "size")
+        Attrs.__post_init__(self)
+
+
+RESIZES: dict[str, tuple[int, type[Attrs]]] = {
+    "image.resize1d": (1, Resize1DAttrs),
+    "image.resize2d": (2, Resize2DAttrs),
+    "image.resize3d": (3, Resize3DAttrs),
+}
+"""Name -> (axes that are sampled, attributes)."""
+_RANKS = {cls: rank for rank, cls in RESIZES.values()}
+
+
+@dataclass(frozen=True, slots=True)
 class UpSamplingAttrs(Attrs):
     """See the module's docstring."""
 
@@ -114,7 +143,7 @@ class UpSamplingAttrs(Attrs):
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """What all three operators are: sampling of `letters` axes of `layout`."""
+    """What all operators are: sampling of `letters` axes of `layout`."""
 
     letters: str
     layout: str
@@ -140,7 +169,7 @@ def sampling(attrs: Any) -> Sampling:
         method = {"bilinear": "linear", "bicubic": "cubic"}.get(attrs.method, attrs.method)
         mode = "align_corners" if attrs.align_corners else "asymmetric"
         return Sampling("HW", attrs.layout, method, mode)
-    letters = SPATIAL[1 if isinstance(attrs, Resize1DAttrs) else 2]
+    letters = SPATIAL[_RANKS[type(attrs)]]
     rounding = attrs.rounding_method
     if not rounding:
         align = attrs.coordinate_transformation_mode == "align_corners"
@@ -148,7 +177,7 @@ def sampling(attrs: Any) -> Sampling:
     return Sampling(
         letters, attrs.layout, attrs.method, attrs.coordinate_transformation_mode, rounding,
         float(attrs.cubic_alpha), bool(attrs.cubic_exclude), float(attrs.extrapolation_value),
-        tuple(float(v) for v in attrs.roi or ()),
+        tuple(float(v) for v in (attrs.roi if isinstance(attrs.roi, tuple) else ())),
     )  # fmt: skip
 
 
@@ -332,11 +361,10 @@ def _reference(inputs: tuple[Array, ...], attrs: Any, result: Type) -> Array:
         return np.ascontiguousarray(convert(np.asarray(out), dtype))
 
 
-for _name, _attrs in (
-    ("image.resize1d", Resize1DAttrs),
-    ("image.resize2d", Resize2DAttrs),
-    ("nn.upsampling", UpSamplingAttrs),
-):
+_OPERATORS: dict[str, type[Attrs]] = {name: cls for name, (_, cls) in RESIZES.items()}
+_OPERATORS["nn.upsampling"] = UpSamplingAttrs
+
+for _name, _attrs in _OPERATORS.items():
     register(
         Op(
             name=_name,

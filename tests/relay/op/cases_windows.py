@@ -173,7 +173,7 @@ def _einsum(source: Source, dtype: str) -> Case:
 
 
 def _resize(source: Source, dtype: str, rank: int) -> Case:
-    letters = {1: "W", 2: "HW"}[rank]
+    letters = {1: "W", 2: "HW", 3: "DHW"}[rank]
     layout = _layout(source, "NC" + letters, "N" + letters + "C")
     found = {letter: pick(source, (1, 2, 3, 4, 7)) for letter in letters}
     found.update(N=pick(source, (0, 1, 2)), C=pick(source, (0, 1, 2)))
@@ -190,7 +190,7 @@ def _resize(source: Source, dtype: str, rank: int) -> Case:
         "cubic_alpha": pick(source, (-0.5, -0.75)), "cubic_exclude": source.integer(0, 1),
         "extrapolation_value": pick(source, (0.0, 2.5)), "out_dtype": None if plain else "float32",
     }  # fmt: skip
-    cls = resize.Resize1DAttrs if rank == 1 else resize.Resize2DAttrs
+    cls = resize.RESIZES[f"image.resize{rank}d"][1]
     return Case((array(source, _shaped(layout, found), dtype, special=False),), cls(**names))
 
 
@@ -216,6 +216,7 @@ CASES: dict[str, Callable[[Source, str], Case]] = {
     "einsum": _einsum,
     "image.resize1d": lambda source, dtype: _resize(source, dtype, 1),
     "image.resize2d": lambda source, dtype: _resize(source, dtype, 2),
+    "image.resize3d": lambda source, dtype: _resize(source, dtype, 3),
     "nn.upsampling": _upsampling,
     **{row.name: _named(_conv, row.name) for row in conv.TABLE},
     **{row.name: _named(_pool, row.name) for row in pool.TABLE},

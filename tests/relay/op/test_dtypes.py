@@ -63,7 +63,8 @@ FAMILIES: dict[str, tuple[tuple[str, ...], str]] = {
         """nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.avg_pool1d nn.avg_pool2d nn.avg_pool3d nn.global_max_pool1d
         nn.global_max_pool2d nn.global_max_pool3d nn.global_avg_pool1d nn.global_avg_pool2d nn.global_avg_pool3d
         nn.adaptive_max_pool1d nn.adaptive_max_pool2d nn.adaptive_max_pool3d nn.adaptive_avg_pool1d
-        nn.adaptive_avg_pool2d nn.adaptive_avg_pool3d nn.upsampling image.resize2d""",
+        nn.adaptive_avg_pool2d nn.adaptive_avg_pool3d nn.upsampling image.resize1d
+        image.resize2d image.resize3d""",
     ),
 }
 OPS = [op.name for op in all_ops() if op.name not in WITHOUT_CASES]
