@@ -375,10 +375,16 @@ WITHOUT_CASES = frozenset(
 
 
 def generate(name: str, dtype: str, source: Source) -> Case:
-    """One case of an operator on operands of `dtype` (of the first argument, for most)."""
+    """One case of an operator on operands of `dtype` (of the first argument, for most). LookupError: it has none."""
     found = _GENERATORS.get(name)
     if found is None:
-        found = _binary if get(name).args == ("lhs", "rhs") else _unary
+        op = get(name)
+        plain = {("lhs", "rhs"): _binary, ("data",): _unary, ("condition",): _unary}
+        if op.attrs is not None or op.args not in plain:
+            raise LookupError(
+                f"{name} has attributes or operands of its own, and no generator of cases"
+            )
+        found = plain[op.args]
     return found(source, dtype)
 
 

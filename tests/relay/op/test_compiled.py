@@ -70,10 +70,32 @@ def constant(value: Any) -> Expr:
     return Tuple([constant(v) for v in value]) if isinstance(value, tuple) else Constant(value)
 
 
-def of_parameters(op: Op, case: Case, symbolic: bool) -> Function:
+def of_parameters(
+    op: Op, case: Case, symbolic: bool, known: frozenset[int] = frozenset()
+) -> Function:
+    """The call on parameters, with unknown sizes (but for the operands in `known`) or with the case's."""
     types = [type_of(v) for v in case.inputs]
-    params = [Var(f"p{i}", unknown(t) if symbolic else t) for i, t in enumerate(types)]
+    params = [
+        Var(f"p{i}", unknown(t) if symbolic and i not in known else t) for i, t in enumerate(types)
+    ]
     return Function(params, Call(op, params, case.attrs))
+
+
+def with_unknowns(op: Op, case: Case) -> Function | None:
+    """The call with as many unknown sizes as inference can do with: all, or all but the lengths of vectors that stand
+    for shapes and axes, since the rank of a result must be known. None if it needs the sizes.
+    """
+    vectors = {
+        i for i, v in enumerate(case.inputs)
+        if i and isinstance(v, np.ndarray) and v.ndim == 1 and v.dtype.kind == "i"
+    }  # fmt: skip
+    for known in (frozenset[int](), frozenset({*op.shape_values, *vectors})):
+        if known and len(known) == len(case.inputs):
+            break
+        function = of_parameters(op, case, True, known)
+        if infers(function):
+            return function
+    return None
 
 
 def infers(function: Function) -> bool:
@@ -88,9 +110,7 @@ def samples(op: Op, dtype: str, count: int) -> list[Sample]:
     """Calls with unknown dims where inference can do without the sizes, else with the sizes."""
     made = []
     for i, case in enumerate(cases(op.name, dtype, count)):
-        function = of_parameters(op, case, symbolic=True)
-        if not infers(function):
-            function = of_parameters(op, case, symbolic=False)
+        function = with_unknowns(op, case) or of_parameters(op, case, symbolic=False)
         made.append(Sample(f"case{i}", case, function, reference(op, case)))
     return made
 
