@@ -97,9 +97,9 @@ def test_every_partition_gives_the_same_bits() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "int64", "float16", "bool"])
 def test_every_partition_of_every_operator_gives_the_same_bits(dtype: str) -> None:
     found: list[Sample] = []
-    for op in OPS:
-        for symbolic in (False, True) if dtype in dtypes_of(op) else ():
-            found += samples(op, dtype, 3, symbolic)
+    for number, op in enumerate(OPS):
+        if dtype in dtypes_of(op):
+            found += samples(op, dtype, 2, symbolic=number % 3 > 0)
     code = llvm.build([s.program.lowered.kernel for s in found], "native")
     assert code is not None
     library = Library(code)
