@@ -239,7 +239,9 @@ class KernelText:
         mark = self._node(f'distinct !{{!SELF, !{{!"llvm.loop.mustprogress"}}{extra}}}')
         outermost = len(self.scopes) == 1
         in_chunks = (outermost or last is not None) and not inner and _may_be_long(loop.extent)
-        mask = self._poll_mask(loop.body) if inner and outermost else ""
+        # Blocks of rows inside another loop may take long too: 8 blocks of attention over 4,000 keys are some ms.
+        blocks = inner and not loop.parallel and not isinstance(loop.extent, Const)
+        mask = self._poll_mask(loop.body) if inner and outermost else str(POLL_TURNS_DEEP - 1)
         end = extent
         if in_chunks:
             first, end = self._open_chunk(first, extent)
@@ -251,7 +253,7 @@ class KernelText:
         b.void(f"%{name}.go = icmp slt i64 %{name}.i, {end}")
         b.void(f"br i1 %{name}.go, label %{name}.body, label %{name}.exit")
         b.label(f"{name}.body")
-        if inner and outermost:
+        if blocks or (inner and outermost):
             self._poll_now_and_then(f"%{name}.i", mask)
         if inside is None:
             self._scoped(loop.body, {loop.var: f"%{name}.i"})

@@ -13,6 +13,7 @@ from nimblevm.kernels.loop_ir import PackPanels, PanelProduct
 from nimblevm.kernels.lower import LoweredKernel, lower_primitive
 from nimblevm.kernels.rewrite import all_statements
 from nimblevm.kernels.schedule import schedule
+from tests.kernels import native
 from tests.kernels.fused import floats
 from tests.kernels.native import (
     Evaluated,
@@ -67,12 +68,12 @@ def check(
     lowered = lower_primitive(function)
     code = llvm.build([lowered.kernel], "native")
     assert code is not None
-    native = Library(code)
+    machine = Library(code)
     others = [] if slow is None else [Evaluated(lowered), Interpreted(slow, lowered)]
     for args in calls:
         expected = oracle(module, *args)
         program = Program(lowered, args, bind(lowered, args, expected))
-        for runner in (native, *others):
+        for runner in (machine, *others):
             found = program.run(runner)
             for one, other in zip(found, expected, strict=True):
                 assert agree(one, other, tolerance, tolerance), [a.shape for a in args]
@@ -140,6 +141,18 @@ def test_keys_that_lie_across() -> None:
         [floats(2, m, 8), floats(2, 8, n), floats(1, n, 16)] for m, n in ((1, 4), (5, 9), (30, 40))
     ]
     assert blocked(check(text, calls))
+
+
+def test_long_rows_ask_whether_to_go_on() -> None:
+    module, function = parsed(heads("1", "?m", 4, 16))
+    lowered = lower_primitive(function)
+    code = llvm.build([lowered.kernel], "native")
+    assert code is not None
+    args = arguments(1, 500, 3, 4, 16)
+    program = Program(lowered, args, bind(lowered, args, oracle(module, *args)))
+    native.polled[0] = 0
+    program.run(Library(code))
+    assert 3 * (500 // 12 // 8) <= native.polled[0] <= 100
 
 
 def test_scores_that_are_not_numbers() -> None:
