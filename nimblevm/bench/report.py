@@ -21,12 +21,18 @@ _COLOURS = {PASS: "green", FAIL: "red"}
 
 
 def show(
-    console: Console, lines: Sequence[Line], results: Sequence[RowResult], limits: Limits | None
+    console: Console,
+    lines: Sequence[Line],
+    results: Sequence[RowResult],
+    limits: Limits | None,
+    quick: bool = False,
 ) -> None:
-    """Limits, the table, and what each side was."""
+    """Limits, the table, and what each side was. quick: say that it is no result."""
     if limits is not None:
         console.print(_limits_table(limits))
     console.print(_table(lines))
+    if quick:
+        console.print("A quick look, no result: few inputs, and disturbed slices count.")
     console.print(_peers_table(lines))
     console.print(_share_table(results))
     for text in notes(results):

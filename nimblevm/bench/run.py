@@ -78,7 +78,7 @@ def run(
             except WorkerError as error:
                 log(f"{row.title}, {threads} thread(s): no result: {error}")
     lines = evaluate(results, limits)
-    show(console, lines, results, limits)
+    show(console, lines, results, limits, plan.quick)
     if plots is not None:
         for path in write_plots(plots, lines, results):
             log(f"wrote {path}")

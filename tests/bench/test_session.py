@@ -26,7 +26,7 @@ class Fake:
     broken: tuple[int, ...] = ()
     turns: int = field(default=0)
 
-    def turn(self, attempts: int) -> Turn:
+    def turn(self, attempts: int, lenient: bool) -> Turn:
         self.order.append(self.name)
         self.turns += 1
         second = None if self.turns in self.broken else 2.0
@@ -121,3 +121,24 @@ def test_long_slices_may_have_switches_that_cost_nothing(monkeypatch: pytest.Mon
     monkeypatch.setattr(worker, "WARM", 0.0)
     side = Side(Prepared(lambda value: [value], "none"), [ROWS["lstm-tiny"].cases()[0]] * 2)
     assert side.turn(6) == Turn((0.5, 0.01), 4, 2, 1)
+
+
+def test_a_quick_look_takes_disturbed_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    slices = iter([(0.5, 3, 0.1), (0.4, 3, 0.1), (0.3, 0, 0.0)])
+    monkeypatch.setattr(worker, "_slice", lambda run, value, repeats: next(slices))
+    monkeypatch.setattr(worker, "WARM", 0.0)
+    side = Side(Prepared(lambda value: [value], "none"), [ROWS["lstm-tiny"].cases()[0]] * 2)
+    assert side.turn(2, lenient=True) == Turn((0.4, 0.3), 3, 2)
+
+
+def test_long_calls_need_no_warming(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    monkeypatch.setattr(worker, "_slice", lambda run, value, repeats: (float(repeats), 0, 0.0))
+    monkeypatch.setattr(worker, "LONG_CALL", 1e-9)
+    monkeypatch.setattr(worker, "LONG", 1e-9)
+    prepared = Prepared(lambda value: [calls.append(1)], "none")  # type: ignore[func-returns-value]
+    side = Side(prepared, ROWS["lstm-tiny"].cases()[:1])
+    side.warm(0.0)
+    calls.clear()
+    side.turn(3)
+    assert not calls
