@@ -73,6 +73,7 @@ class _Finder:
     def __init__(self, unbox: bool) -> None:
         self.unbox = unbox
         self.tuples: dict[Var, Tuple] = {}
+        self.reads: dict[Var, int] = {}
         self.escaping: set[Var] = set()  # read by something else than operators of the same block
         self.computed: set[Var] = set()  # made by operators other than appends
         self.done: dict[int, Expr] = {}
@@ -89,6 +90,10 @@ class _Finder:
         self._find_tuples(order)
         if not any(self._joined(value) for block in order for value in _values(block)):
             return function
+        for block in order:
+            for value in _values(block):
+                for var in operand_vars(value):
+                    self.reads[var] = self.reads.get(var, 0) + 1
         self._find_nested_reads(order)
         for block in order:
             self._find_escaping(*let_chain(block))
@@ -152,7 +157,10 @@ class _Finder:
             if appended is None and self._is_computed(let.value):
                 self.computed.add(let.var)
             bindings.append((let.var, appended or self._value(let.value)))
-        return make_lets(bindings, self._appended(tail, bindings) or self._value(tail))
+        end = self._appended(tail, bindings) or self._value(tail)
+        # A tuple that nothing else reads would count as a reader of its fields.
+        left = [(v, x) for v, x in bindings if v not in self.tuples or self.reads.get(v)]
+        return make_lets(left if self.found else bindings, end)
 
     def _appended(self, value: Expr, bindings: list[tuple[Var, Expr]]) -> Expr | None:
         """A concatenation whose result goes elsewhere as appends; None for anything else."""
@@ -163,6 +171,8 @@ class _Finder:
         if not isinstance(first, Var) or first in self.computed:
             return None
         self.found = True
+        if isinstance(value.args[0], Var):
+            self.reads[value.args[0]] -= 1
         return _appends(value, parts, bindings)
 
     def _is_computed(self, value: Expr) -> bool:

@@ -9,8 +9,8 @@ writes %a>;
          let %b = memory.alloc_tensor(%s0, ...); <kernel reads %a, writes %b>; %b
 
 Only inside one block, and only storage that the block itself allocated for a tensor that nothing
-but kernels of that block touches: a tensor that is returned, called with, stored, viewed or read in
-a nested block keeps its storage for itself, and so does the last one to share a storage keep it to
+but kernels of that block touches, or vm.append, which copies its tail: a tensor that is returned,
+called with, stored, viewed, appended to or read in a nested block keeps its storage for itself, and so does the last one to share a storage keep it to
 the end. A later tensor takes the storage of a dead one if its size is provably not larger. Sizes
 that mention dims are compared by the dim algebra. In place: the kernel's signature lets the output
 alias the input, which dies at that very call.
@@ -112,6 +112,12 @@ class _BlockPlanner:
                     self.tensors[let.var] = _Tensor(
                         let.var, storage, sizes[storage], index, private
                     )
+            elif _is_op(value, "vm.append") and isinstance(value, Call):
+                whole, tail = value.args
+                for var in operand_vars(
+                    value
+                ):  # the tail is copied, the result is on whole's memory
+                    self._touch(var, index, var is tail and var is not whole)
             else:
                 kernel = _is_op(value, "vm.call_kernel")
                 for var in operand_vars(value):
