@@ -135,11 +135,12 @@ def _escaping(mod: IRModule) -> set[Expr]:
             if isinstance(node, Let) and isinstance(node.value, Function):
                 functions[node.var] = node.value
                 parts = (node.value.body, node.body)
-                values.add(node.body)
+                values.update(parts)
             elif isinstance(node, Call):
                 values.update(node.args)
                 if isinstance(node.op, Function):
                     parts = (node.op.body, *node.args)
+                    values.add(node.op.body)
             else:
                 values.update(parts)
             stack.extend(parts)

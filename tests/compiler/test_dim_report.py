@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 
 import nimblevm as nvm
 from nimblevm.bytecode.dim_lines import DimLine, DimReport, executable_report
@@ -11,6 +12,7 @@ from nimblevm.compiler.dim_report import dim_report
 from nimblevm.relay import dims
 from nimblevm.relay.dims import DimVar
 from tests.dims.rules import RULES
+from tests.properties.programs import Program, programs
 
 HEADER = '#[version = "0.0.5"]\n'
 Rows = dict[tuple[str, int], DimLine]
@@ -101,6 +103,10 @@ CHECKED = {
     "parameter of a function that is a value": (
         "def @main(%x: int32) {\n  fn (%a: Tensor[(3), int32]) { %a } }",
         ("fn at 3:3 parameter %a", 0), "parameter %a of fn at 3:3 in @main", "must be 3", "m.rly:3:7",
+    ),
+    "parameter of a function that another returns": (
+        "def @main(%x: int32) {\n  let %f = fn (%y: int32) {\n  fn (%a: Tensor[(3), int32]) { %a } };\n  %f(%x) }",
+        ("fn at 4:3 parameter %a", 0), "parameter %a of fn at 4:3 in @main", "must be 3", "m.rly:4:7",
     ),
     "constructor that is a value": (
         "type Box { Box(Tensor[(3), int32]) }\ndef @main(%x: int32) {\n  Box }",
@@ -212,9 +218,8 @@ SAMPLED = [
 ]
 
 
-@pytest.mark.parametrize("name", SAMPLED)
-def test_no_check_of_a_compiled_program_is_missing(name: str) -> None:
-    mod = nvm.relay.parse(HEADER + RULES[name].text, source_name=f"{name}.rly")
+def assert_told(mod: nvm.relay.IRModule) -> set[tuple[str, int, int]]:
+    """Every check that the compiled program makes is in the report. Returns the places in the report."""
     told = places(dim_report(mod, [v.name_hint for v in mod.functions]))
     # Inlining would move checks of a callee's entry to the call. Fusion moves broadcasts to the last operator.
     with nvm.compile(mod, native=False, passes_off=("inline",)) as exe:
@@ -222,15 +227,31 @@ def test_no_check_of_a_compiled_program_is_missing(name: str) -> None:
     joins = {c.line for f in compiled.functions for x in f.lines if x.value == "broadcast" for c in x.checks}  # fmt: skip
     assert not {place for place in places(compiled) - told if place[1] not in joins}
     assert joins <= {line for _, line, _ in told}
+    return told
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_no_check_of_a_compiled_program_is_missing(name: str) -> None:
+    mod = nvm.relay.parse(HEADER + RULES[name].text, source_name=f"{name}.rly")
+    told = assert_told(mod)
     for bad in RULES[name].bad:
         lines = (bad.line,) if isinstance(bad.line, int) else bad.line or ()
         assert not lines or {line for _, line, _ in told} & set(lines)
 
 
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(programs())
+def test_no_check_of_a_random_program_is_missing(program: Program) -> None:
+    mod = nvm.relay.parse(program.text, source_name="random.rly")
+    dim_report(mod, values=True)
+    assert_told(mod)
+
+
 def test_deep_programs() -> None:
     x = nvm.relay.var("x", shape=(nvm.relay.DimVar("n"),), dtype="float32")
     body: nvm.relay.Expr = x
-    for _ in range(20_000):
+    for _ in range(5_000):
         body = nvm.relay.tanh(body)
     (function,) = dim_report(nvm.relay.IRModule.from_expr(nvm.relay.Function([x], body))).functions
     assert function.lines[-1].equal_to == "axis 0 of %x"
