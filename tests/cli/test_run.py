@@ -104,7 +104,7 @@ def test_long_values_are_cut_when_shown(folder: Path, cli: Cli) -> None:
 
 
 def test_deep_values(folder: Path, cli: Cli) -> None:
-    depth = 20_000
+    depth = 4_000
     opened = '{"constructor": "Node", "fields": ["Leaf", [[1, 1]], '
     Path("deep.json").write_text(opened * depth + '"Leaf"' + "]}" * depth)
     done = cli("run", "trees.nvm", "--function", "sum", "t=deep.json", "-o", "out.json")
