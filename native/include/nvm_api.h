@@ -223,6 +223,14 @@ typedef struct nvm_arg {
   void *storage;
 } nvm_arg;
 
+/* Fill args[0 .. n) from parallel arrays, for bindings that make many values. codes[i]:
+ *   dtype | rank << 8      a compact host tensor: takes the next of `data` and `rank` of `shapes`,
+ *                          which args then points to
+ *   -1 - (ctor | fields << 32)   an ADT value or tuple (ctor 0)
+ *   INT64_MAX              left as it is */
+void nvm_args_fill(nvm_arg *args, size_t n, const int64_t *codes, void *const *data,
+                   const int64_t *shapes);
+
 /* Run a function. *out_result: owned, freed with nvm_result_free. Errors name the parameter,
  * expected and got. */
 nvm_status nvm_vm_invoke(nvm_vm *vm, uint32_t function, const nvm_arg *args, size_t n_args,

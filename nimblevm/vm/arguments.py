@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -19,6 +20,10 @@ _INT64 = range(-(2**63), 2**63)
 # Looked up once: each costs a tenth of a microsecond in a call that takes a few.
 _ARGS = ffi.typeof("nvm_arg[]")
 _NUMBERS = ffi.typeof("int64_t[]")
+_POINTERS = ffi.typeof("void *[]")
+_LEAVE = 2**63 - 1
+"""A code of nvm_args_fill: filled in afterwards."""
+_FEW = 4
 _ARG_INT, _ARG_FLOAT = lib.NVM_ARG_INT, lib.NVM_ARG_FLOAT
 _ARG_ADT, _ARG_HANDLE = lib.NVM_ARG_ADT, lib.NVM_ARG_HANDLE
 _OUT_TENSOR, _OUT_ADT = lib.NVM_OUT_TENSOR, lib.NVM_OUT_ADT
@@ -67,145 +72,212 @@ def _place(where: _Where) -> str:
     return where + "".join(steps)
 
 
+def _place_of(value: Any, number: int, place: str) -> str:
+    """Where item `number` of `ArgumentList._items` stands in an argument; for errors, so its cost does not matter."""
+    stack: list[tuple[Any, _Where]] = [(value, place)]
+    while stack:
+        item, where = stack.pop()
+        while type(item) is Moved:
+            item = item.value
+        if number == 0:
+            return _place(where)
+        number -= 1
+        if type(item) is ADTValue:
+            constructor = item.constructor
+            stack += [(field, (where, constructor, i)) for i, field in enumerate(item.fields)]
+        elif isinstance(item, (tuple, list)):
+            stack += [(field, (where, None, i)) for i, field in enumerate(item)]
+    return place
+
+
 def _whole_strides(array: np.ndarray[Any, Any]) -> bool:
     """Whether strides count elements, which a field of packed records does not allow."""
     return not any(stride % array.itemsize for stride in array.strides)
 
 
 class ArgumentList:
-    """The nvm_arg array of one call. Keeps what it points to alive until the call is over."""
+    """The nvm_arg array of one call. Keeps what it points to alive until the call is over.
 
-    __slots__ = ("_exe", "_numbers", "_values", "_vm", "gifts", "given_handles")
+    Compact arrays, tuples and ADT values, of which a call may have thousands, are collected in lists that C reads at
+    once (nvm_args_fill); what else there is, is filled in one by one.
+    """
+
+    __slots__ = (
+        "_arrays", "_codes", "_exe", "_keep", "_others", "_shapes", "_vm", "gifts", "given_handles",
+    )  # fmt: skip
 
     def __init__(self, exe: Executable, vm: object) -> None:
         self._exe = exe
         self._vm = vm
         self.gifts: list[Gift] = []
         self.given_handles: list[Handle] = []
-        self._values: list[Any] = []  # leaves, and (constructor index, n_fields) after their fields
-        self._numbers: Any = None  # shapes and strides that the array points to
+        self._codes: list[int] = []
+        self._arrays: list[np.ndarray[Any, Any]] = []  # the compact ones
+        self._shapes: list[int] = []  # of the compact arrays
+        self._others: list[tuple[int, Any]] = []  # position and value of what C does not fill
+        self._keep: list[Any] = []
 
     def add(self, value: Any, place: str) -> None:
         """Append one parameter's value; `place` ("parameter %x") opens the messages of InvalidInput."""
-        values = self._values
-        stack: list[tuple[Any, _Where]] = [(value, place)]
-        while stack:
-            item, where = stack.pop()
-            kind = type(item)
-            if kind is np.ndarray and item.dtype in DTYPE_NUMBERS:
-                values.append(item)
-            elif kind is Tensor:
-                values.append(item.numpy())
-            elif kind is Moved:
-                self._add_moved(item.value, where, stack)
-            elif where is None:  # the fields are done
-                values.append(item)
-            elif kind is ADTValue:
-                constructor, fields = item.constructor, item.fields
-                stack.append(((self._constructor_index(constructor, where), len(fields)), None))
-                for index in range(len(fields) - 1, -1, -1):
-                    stack.append((fields[index], (where, constructor, index)))
-            elif isinstance(item, (tuple, list)):
-                stack.append(((0, len(item)), None))
-                for index in range(len(item) - 1, -1, -1):
-                    stack.append((item[index], (where, None, index)))
-            else:
-                values.append(self._leaf(item, where))
-
-    def _add_moved(self, value: Any, where: _Where, stack: list[tuple[Any, _Where]]) -> None:
-        """A value that is given away: its tensors become gifts, its fields are given away in turn."""
-        if isinstance(value, Tensor):
-            gift = Gift(value, lambda: _place(where))
-            self.gifts.append(gift)
-            self._values.append(gift)
+        if (
+            type(value) is int and value in _INT64
+        ):  # the common cases of calls that take microseconds
+            self._others.append((len(self._codes), value))
+            self._codes.append(_LEAVE)
             return
-        if isinstance(value, ADTValue):
-            value = ADTValue(value.constructor, tuple(Moved(f) for f in value.fields))
-        elif isinstance(value, (tuple, list)):
-            value = tuple(Moved(f) for f in value)
-        elif isinstance(value, Handle):
-            self.given_handles.append(value)
-        elif isinstance(value, Moved):
-            value = value.value
-        stack.append((value, where))
+        items = [value] if type(value) is np.ndarray else self._items(value, place)
+        codes, arrays, table = self._codes, self._arrays, self._exe.constructors
+        number = len(items)
+        for item in reversed(items):
+            number -= 1
+            kind = type(item)
+            if kind is np.ndarray and item.dtype in DTYPE_NUMBERS and item.flags.c_contiguous:
+                codes.append(DTYPE_NUMBERS[item.dtype] | item.ndim << 8)
+                self._shapes += item.shape
+                arrays.append(item)
+            elif kind is ADTValue:
+                constructor = item.constructor
+                index = constructor.index
+                if index >= len(table) or table[index] is not constructor:
+                    index = self._constructor_index(constructor, value, number, place)
+                codes.append(-1 - (index | len(item.fields) << 32))
+            elif isinstance(item, (tuple, list)):
+                codes.append(-1 - (len(item) << 32))
+            else:
+                self._add_other(item, partial(_place_of, value, number, place))
 
-    def _constructor_index(self, constructor: Constructor, where: _Where) -> int:
-        table = self._exe.constructors
-        if constructor.index < len(table) and table[constructor.index] is constructor:
-            return constructor.index
-        for own in table:  # a value made for another executable of the same types
+    def _items(self, value: Any, place: str) -> list[Any]:
+        """The value and all that is in it in postorder, backwards: a value before its fields, the last field first."""
+        items: list[Any] = []
+        stack = [value]
+        while stack:
+            item = stack.pop()
+            kind = type(item)
+            if kind is ADTValue:
+                stack.extend(item.fields)
+            elif kind is Moved:
+                opened = self._opened(item.value, partial(_place_of, value, len(items), place))
+                if type(opened) is not Gift:
+                    stack.append(opened)
+                    continue
+                item = opened
+            elif kind is not np.ndarray and isinstance(item, (tuple, list)):
+                stack.extend(item)
+            items.append(item)
+        return items
+
+    def _opened(self, value: Any, place: Callable[[], str]) -> Any:
+        """A value that is given away: a tensor as Gift, others as a value whose fields are given away."""
+        if isinstance(value, Tensor):
+            gift = Gift(value, place)
+            self.gifts.append(gift)
+            return gift
+        if isinstance(value, ADTValue):
+            return ADTValue(value.constructor, tuple(Moved(f) for f in value.fields))
+        if isinstance(value, (tuple, list)):
+            return tuple(Moved(f) for f in value)
+        if isinstance(value, Handle):
+            self.given_handles.append(value)
+        return value
+
+    def _add_other(self, item: Any, place: Callable[[], str]) -> None:
+        value = item.numpy() if type(item) is Tensor else item
+        if type(value) is not np.ndarray and type(value) is not Gift:
+            value = self._leaf(value, place)
+        if isinstance(value, np.ndarray):
+            if value.dtype not in DTYPE_NUMBERS:
+                value = as_array(value, place)
+            if not value.flags.c_contiguous and not _whole_strides(value):
+                value = np.ascontiguousarray(value)
+            if value.flags.c_contiguous:
+                self._codes.append(DTYPE_NUMBERS[value.dtype] | value.ndim << 8)
+                self._shapes += value.shape
+                self._arrays.append(value)
+                return
+        self._others.append((len(self._codes), value))
+        self._codes.append(_LEAVE)
+
+    def _constructor_index(
+        self, constructor: Constructor, value: Any, number: int, place: str
+    ) -> int:
+        """The index of a constructor that was made for another executable of the same types."""
+        for own in self._exe.constructors:
             if (own.adt, own.name, own.tag) == (constructor.adt, constructor.name, constructor.tag):
                 return own.index
         raise InvalidInput(
-            f"{_place(where)}: the executable has no constructor {constructor.name} of {constructor.adt}"
+            f"{_place_of(value, number, place)}: the executable has no constructor {constructor.name} "
+            f"of {constructor.adt}"
         )
 
-    def _leaf(self, value: Any, where: _Where) -> Any:
+    def _leaf(self, value: Any, place: Callable[[], str]) -> Any:
         if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
             if isinstance(value, int) and value not in _INT64:
-                raise InvalidInput(f"{_place(where)}: {value} does not fit int64")
+                raise InvalidInput(f"{place()}: {value} does not fit int64")
             return value
         if isinstance(value, Handle):
             if value.vm is not self._vm:
-                raise InvalidInput(f"{_place(where)}: the handle belongs to another VirtualMachine")
+                raise InvalidInput(f"{place()}: the handle belongs to another VirtualMachine")
             return value
         if isinstance(value, Constructor):
             raise InvalidInputType(
-                f"{_place(where)}: got the constructor {value.name} itself; call it: {value.name}(...)"
+                f"{place()}: got the constructor {value.name} itself; call it: {value.name}(...)"
             )
         if value is None:
-            raise InvalidInputType(f"{_place(where)}: expected a value, got None")
-        return as_array(value, lambda: _place(where))
+            raise InvalidInputType(f"{place()}: expected a value, got None")
+        return as_array(value, place)
 
     def build(self) -> tuple[Any, int]:
         """(nvm_arg array, count)."""
-        values = self._values
         if self.gifts:
             self._check_gifts()
-        args = ffi.new(_ARGS, len(values))  # zeroed: kind tensor
-        shapes: list[int] = []
-        tensors: list[tuple[Any, int, int]] = []
-        for position, value in enumerate(values):
-            arg = args[position]
-            if isinstance(value, np.ndarray):
-                start, shape = len(shapes), value.shape
-                shapes += shape
-                arg.dtype = DTYPE_NUMBERS[value.dtype]
-                arg.rank = rank = len(shape)
-                arg.dl_device_type = 1
-                contiguous = value.flags.c_contiguous
-                if not contiguous and not _whole_strides(value):
-                    value = values[position] = np.ascontiguousarray(value)
-                    contiguous = True
-                if contiguous:
-                    arg.data = ffi.from_buffer(value)  # a third of what __array_interface__ takes
-                    tensors.append((arg, start, 0))
-                else:
-                    arg.data = ffi.cast("void *", value.__array_interface__["data"][0])
-                    tensors.append((arg, start, rank))
-                    shapes += [stride // value.itemsize for stride in value.strides]
-            elif isinstance(value, tuple):
-                arg.kind = _ARG_ADT
-                arg.ctor, arg.n_fields = value
-            elif type(value) is Gift:
-                arg.dtype = DTYPE_NUMBERS[value.dtype]
-                arg.rank = len(value.shape)
-                arg.dl_device_type = 1
-                arg.data, arg.storage = value.data, value.storage
-                tensors.append((arg, len(shapes), 0))
-                shapes += value.shape
+        count = len(self._codes)
+        args = ffi.new(_ARGS, count)
+        if self._arrays or len(self._others) < count:
+            shapes = ffi.new(_NUMBERS, self._shapes)
+            self._keep.append(shapes)
+            if len(self._arrays) == count <= _FEW:
+                self._fill_few(args, shapes)
             else:
-                self._scalar(arg, value)
-        numbers = self._numbers = ffi.new(_NUMBERS, shapes)
-        for arg, start, to_strides in tensors:
-            arg.shape = numbers + start
-            if to_strides:
-                arg.strides = numbers + start + to_strides
-        return args, len(values)
+                data = ffi.new(_POINTERS, [ffi.from_buffer(array) for array in self._arrays])
+                lib.nvm_args_fill(args, count, ffi.new(_NUMBERS, self._codes), data, shapes)
+        for position, value in self._others:
+            self._fill(args[position], value)
+        return args, count
+
+    def _fill_few(self, args: Any, shapes: Any) -> None:
+        """What nvm_args_fill does for compact arrays alone, without lists for C to read."""
+        start = 0
+        for position, array in enumerate(self._arrays):
+            arg, code = args[position], self._codes[position]
+            arg.dtype, arg.rank, arg.dl_device_type = code & 255, code >> 8, 1
+            arg.data, arg.shape = ffi.from_buffer(array), shapes + start
+            start += code >> 8
+
+    def _fill(self, arg: Any, value: Any) -> None:
+        """A strided array, a gift, a number or a handle."""
+        if isinstance(value, np.ndarray):
+            strides = [stride // value.itemsize for stride in value.strides]
+            arg.data = ffi.cast("void *", value.__array_interface__["data"][0])
+            self._describe(arg, value, strides)
+        elif isinstance(value, Gift):
+            arg.data, arg.storage = value.data, value.storage
+            self._describe(arg, value, [])
+        else:
+            self._scalar(arg, value)
+
+    def _describe(self, arg: Any, value: np.ndarray[Any, Any] | Gift, strides: list[int]) -> None:
+        rank = len(value.shape)
+        numbers = ffi.new(_NUMBERS, [*value.shape, *strides])
+        self._keep.append(numbers)
+        arg.dtype, arg.rank, arg.dl_device_type = DTYPE_NUMBERS[value.dtype], rank, 1
+        arg.shape = numbers
+        if strides:
+            arg.strides = numbers + rank
 
     def _check_gifts(self) -> None:
         """InvalidInput if a tensor that is given away is passed a second time."""
-        passed = {id(value) for value in self._values if isinstance(value, np.ndarray)}
+        strided = (value for _, value in self._others if isinstance(value, np.ndarray))
+        passed = {id(array) for array in (*self._arrays, *strided)}
         for gift in self.gifts:
             if id(gift.array) in passed:
                 raise InvalidInput(
