@@ -34,8 +34,18 @@ def aliases(
     last_stored: Sequence[int],
     single_nest: bool,
 ) -> tuple[tuple[int, int], ...]:
-    """Output and input pairs where each element is read only at its own index, before it is written."""
-    stores = {s.buffer: s.indices for s in all_statements(body) if isinstance(s, Store)}
+    """Output and input pairs where each element is read only at its own index, before it is written.
+
+    An output that is stored in several places (scatter copies data and then writes updates) shares with none: what is
+    read in the later place is gone after the first.
+    """
+    stores: dict[int, tuple[Value, ...]] = {}
+    twice: set[int] = set()
+    for statement in all_statements(body):
+        if isinstance(statement, Store):
+            if statement.buffer in stores:
+                twice.add(statement.buffer)
+            stores[statement.buffer] = statement.indices
     loads: dict[int, set[tuple[Value, ...]]] = {}
     for load in loads_of(body):
         loads.setdefault(load.buffer, set()).add(load.indices)
@@ -45,7 +55,7 @@ def aliases(
         out = len(params) + position
         index = stores.get(out)
         varies = index is not None and any(not isinstance(i, Const) for i in index)
-        if index is None or not (varies or single_nest):
+        if index is None or out in twice or not (varies or single_nest):
             continue
         for number, type_ in enumerate(params):
             if type_ is outs[position] and number not in taken and loads.get(number) == {index}:
