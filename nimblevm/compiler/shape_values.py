@@ -15,9 +15,10 @@ import numpy.typing as npt
 from nimblevm.compiler.op_class import SCALAR_OPS, is_int
 from nimblevm.compiler.rewrite import op_call, type_of, typed
 from nimblevm.errors import NimbleError
-from nimblevm.relay.ir import Call, Constant, Expr, Tuple
+from nimblevm.relay.ir import Call, Constant, Expr, Tuple, TupleGetItem
+from nimblevm.relay.op.reduce import reduced_rows
 from nimblevm.relay.op.registry import Effect, Op, get
-from nimblevm.relay.types import TensorType, scalar_type
+from nimblevm.relay.types import TensorType, TupleType, scalar_type
 
 Elements = tuple[Expr, ...]
 Array = npt.NDArray[Any]
@@ -25,14 +26,23 @@ Array = npt.NDArray[Any]
 MAX_ELEMENTS = 32
 """Longer vectors are no shapes."""
 
-# Operators whose result's elements are elements of the first operand; further operands must be constants.
-MOVES = frozenset(
-    (
-        "reshape", "expand_dims", "squeeze", "copy", "concatenate", "stack", "take", "strided_slice", "transpose",
-        "reverse", "repeat", "tile", "broadcast_to", "gather",
-    )
-)  # fmt: skip
-REDUCTIONS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
+# Operators whose result's elements are elements of these operands; the others must be constants.
+MOVES: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(
+        (
+            "reshape", "expand_dims", "squeeze", "copy", "concatenate", "stack", "take", "strided_slice", "transpose",
+            "reverse", "repeat", "tile", "broadcast_to", "gather", "gather_nd", "nn.mirror_pad", "split",
+        ),
+        (0,),
+    ),
+    "nn.pad": (0, 1), "strided_set": (0, 1), "scatter_elements": (0, 2), "scatter_nd": (0, 2),
+}  # fmt: skip
+REDUCTIONS = {
+    "sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "mean": "add", "all": "logical_and",
+    "any": "logical_or",
+}  # fmt: skip
+SCANS = {"cumsum": "add", "cumprod": "multiply"}
+FILLS = {"zeros_like": 0, "ones_like": 1}
 INT = scalar_type("int64")
 
 
@@ -88,6 +98,7 @@ class ShapeValues:
 
     def __init__(self) -> None:
         self.known: dict[Expr, Elements] = {}
+        self.fields: dict[Expr, tuple[Elements, ...]] = {}  # of a tuple, field by field
 
     def of(self, expr: Expr) -> Elements | None:
         """The elements in row-major order, each of the tensor's dtype; None if nothing is known."""
@@ -110,20 +121,35 @@ class ShapeValues:
         return tuple([scalar("cast", e, dtype="int64") for e in found])
 
     def derive(self, call: Call) -> Elements | None:
-        """The elements of an operator's result, from what is known of its operands."""
-        shape = static_shape(call)
-        if shape is None or not isinstance(call.op, Op):
+        """The elements of an operator's result, from what is known of its operands. Those of a tuple are noted."""
+        if not isinstance(call.op, Op):
             return None
         name = call.op.name
+        if name == "split":
+            self._split(call, call.op)
+            return None
+        shape = static_shape(call)
+        if shape is None:
+            return None
         if name == "shape_of":
             return self._sizes(call)
         if name in MOVES:
-            return self._moved(call, call.op, shape)
+            return self._moved(call, call.op)
         if name in SCALAR_OPS:
             return self._elementwise(call, call.op, shape)
-        if name in REDUCTIONS and shape == ():
+        if name in REDUCTIONS:
             return self._reduced(call, REDUCTIONS[name])
+        if name in SCANS and len(shape) == 1:
+            return self._scanned(call, SCANS[name])
+        if name in FILLS:
+            dtype = _dtype_of(call)
+            return tuple([number(FILLS[name], dtype)] * int(np.prod(shape, dtype=np.int64)))
         return None
+
+    def field(self, item: TupleGetItem) -> Elements | None:
+        """The elements of a field, if its tuple's are known."""
+        found = self.fields.get(item.tuple_value)
+        return None if found is None else found[item.index]
 
     def _sizes(self, call: Call) -> Elements:
         (data,) = call.args
@@ -136,27 +162,48 @@ class ShapeValues:
             ]
         )
 
-    def _moved(self, call: Call, op: Op, shape: tuple[int, ...]) -> Elements | None:
-        """Ask the operator's reference where each element comes from."""
+    def _places(self, call: Call, op: Op) -> tuple[list[Expr], Any] | None:
+        """The elements of the moved operands, and the operator's reference of their positions in that list."""
         pool: list[Expr] = []
-        first = call.args[0]
-        parts = first.fields if isinstance(first, Tuple) else (first,)
-        arrays: list[Array] = []
-        for part in parts:
-            found, size = self.of(part), static_shape(part)
-            if found is None or size is None:
-                return None
-            arrays.append(np.arange(len(pool), len(pool) + len(found)).reshape(size))
-            pool.extend(found)
-        rest = [a.data for a in call.args[1:] if isinstance(a, Constant)]
-        if len(rest) != len(call.args) - 1:
-            return None
-        data: Any = tuple(arrays) if isinstance(first, Tuple) else arrays[0]
+        operands: list[Any] = []
+        for position, arg in enumerate(call.args):
+            if position not in MOVES[op.name]:
+                if not isinstance(arg, Constant):
+                    return None
+                operands.append(arg.data)
+                continue
+            parts: list[Array] = []
+            for part in arg.fields if isinstance(arg, Tuple) else (arg,):
+                found, size = self.of(part), static_shape(part)
+                if found is None or size is None:
+                    return None
+                parts.append(np.arange(len(pool), len(pool) + len(found)).reshape(size))
+                pool.extend(found)
+            operands.append(tuple(parts) if isinstance(arg, Tuple) else parts[0])
         try:
-            places = op.reference((data, *rest), call.attrs, call.checked_type)
+            return pool, op.reference(tuple(operands), call.attrs, call.checked_type)
         except NimbleError:
             return None
-        return tuple([pool[int(p)] for p in np.asarray(places).reshape(-1)])
+
+    def _moved(self, call: Call, op: Op) -> Elements | None:
+        """Ask the operator's reference where each element comes from."""
+        if getattr(call.attrs, "reduction", getattr(call.attrs, "mode", "update")) != "update" and (
+            op.name in ("scatter_elements", "scatter_nd")
+        ):
+            return None
+        found = self._places(call, op)
+        if found is None:
+            return None
+        pool, places = found
+        return _picked(pool, places, _dtype_of(call))
+
+    def _split(self, call: Call, op: Op) -> None:
+        type_ = type_of(call)
+        found = self._places(call, op) if isinstance(type_, TupleType) else None
+        if found is not None:
+            pool, parts = found
+            dtype = _dtype_of(call.args[0])
+            self.fields[call] = tuple([_picked(pool, part, dtype) for part in parts])
 
     def _elementwise(self, call: Call, op: Op, shape: tuple[int, ...]) -> Elements | None:
         columns: list[list[Expr]] = []
@@ -173,13 +220,46 @@ class ShapeValues:
         return tuple([scalar_call(op, args, call.attrs) for args in zip(*columns, strict=True)])
 
     def _reduced(self, call: Call, combine: str) -> Elements | None:
-        found = self.of(call.args[0])
-        if not found:
+        found, size = self.of(call.args[0]), static_shape(call.args[0])
+        if not found or size is None:
             return None
-        total = found[0]
-        for element in found[1:]:
-            total = scalar(combine, total, element)
-        return (total,)
+        rows, _ = reduced_rows(np.arange(len(found)).reshape(size), call.attrs)
+        if rows.shape[-1] == 0:
+            return None
+        totals: list[Expr] = []
+        for row in rows.reshape(-1, rows.shape[-1]):
+            total = found[int(row[0])]
+            for place in row[1:]:
+                total = scalar(combine, total, found[int(place)])
+            if call.op is get("mean"):  # at most MAX_ELEMENTS: the count fits every dtype
+                total = scalar("trunc_divide", total, number(len(row), _dtype_of(call)))
+            totals.append(total)
+        return tuple(totals)
+
+    def _scanned(self, call: Call, combine: str) -> Elements | None:
+        """Running totals over a vector."""
+        found = self.of(call.args[0])
+        dtype = _dtype_of(call)
+        if not found or not is_int(scalar_type(dtype)) or dtype == "bool":
+            return None
+        neutral = number(int(combine == "multiply"), dtype)
+        totals: list[Expr] = [neutral]
+        for element in found:
+            value = scalar("cast", element, dtype=dtype)
+            totals.append(value if len(totals) == 1 else scalar(combine, totals[-1], value))
+        return tuple(totals[:-1] if call.attrs.exclusive else totals[1:])
+
+
+def _dtype_of(expr: Expr) -> str:
+    type_ = type_of(expr)
+    return type_.dtype if isinstance(type_, TensorType) else "int64"
+
+
+def _picked(pool: list[Expr], places: Any, dtype: str) -> Elements:
+    """Elements by position, in the result's dtype."""
+    return tuple(
+        [scalar("cast", pool[int(p)], dtype=dtype) for p in np.asarray(places).reshape(-1)]
+    )
 
 
 def _may_fail(call: Call, op: Op, columns: list[list[Expr]]) -> bool:

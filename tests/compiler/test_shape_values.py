@@ -9,11 +9,14 @@ import pytest
 
 import nimblevm as nvm
 from nimblevm import relay
+from nimblevm.compiler.shape_values import FILLS, MOVES, REDUCTIONS, SCANS
 from nimblevm.errors import CompileError, DivisionByZero, NimbleError, RelayTypeError, ShapeMismatch
 from nimblevm.relay.interpreter import evaluate
 from nimblevm.relay.op import get
 from nimblevm.relay.op.dyn import DynReshapeAttrs
+from tests.relay.op.cases import cases
 from tests.relay.op.cases_dyn import EDGES
+from tests.relay.op.draw import Case
 
 RNG = np.random.default_rng(3)
 
@@ -48,6 +51,16 @@ SCALARS = {
     "of a slice": "take(strided_slice(shape_of(%x), begin=[1], end=[2]) * 2, 0)",
     "joined": "sum(concatenate((shape_of(%x), reshape(take(shape_of(%x), 1) + 3, newshape=[1])), axis=0))",
     "stacked": "max(stack((take(shape_of(%x), 0), 7), axis=0))",
+    "of some elements": "take(prod(strided_slice(shape_of(%x), begin=[0], end=[2]), keepdims=True), 0)",
+    "split": "let %p = split(shape_of(%x), indices_or_sections=2, axis=0); take(concatenate((%p.1, %p.0), axis=0), 0)",
+    "split to scalars": "let %p = split(shape_of(%x), indices_or_sections=[1]); reshape(%p.1, newshape=[])",
+    "compared": "if (all(equal(shape_of(%x), shape_of(%x)))) { 1 } else { 2 }",
+    "chosen by element": "take(where(greater(shape_of(%x), full(2, shape=[2])), shape_of(%x), zeros_like(shape_of(%x))), 1)",
+    "of an axis": "take(sum(stack((shape_of(%x), shape_of(%x)), axis=0), axis=[0]), 1)",
+    "mean": "mean(shape_of(%x))",
+    "running": 'take(cumprod(shape_of(%x), axis=0, dtype="int64"), 1)',
+    "padded": "take(nn.pad(shape_of(%x), 1, pad_width=[[2, 0]]), 2)",
+    "scattered": "take(scatter_elements(shape_of(%x), full(1, shape=[1]), full(5, shape=[1]), axis=0), 1)",
     "chosen": "if (take(shape_of(%x), 0) < 3) { take(shape_of(%x), 1) } else { 0 }",
 }
 
@@ -58,6 +71,74 @@ def test_arithmetic_on_shapes_runs_no_kernel(name: str) -> None:
     assert kernels(mod) == 0
     run(mod, floats(2, 5))
     run(mod, floats(4, 0))
+
+
+# Operators that shape_values.py knows beside those of scalars.
+KNOWN = sorted({*MOVES, *REDUCTIONS, *SCANS, *FILLS})
+
+
+def elements_of(name: str, case: Case) -> relay.IRModule | None:
+    """main takes the elements of the moved operands as scalars and gives those of the result; None for what has none."""
+    record = get(name)
+    moved = MOVES.get(name, (0,))
+    params: list[relay.Var] = []
+
+    def scalars(value: Any) -> relay.Expr | None:
+        if isinstance(value, tuple):
+            parts = [scalars(part) for part in value]
+            return None if None in parts else relay.Tuple(parts)
+        if not 0 < value.size <= 12 or value.dtype.kind == "f":
+            return None
+        mine = [
+            relay.var(f"s{len(params) + i}", shape=(), dtype=value.dtype.name)
+            for i in range(value.size)
+        ]
+        params.extend(mine)
+        return relay.reshape(relay.stack(mine, axis=0), value.shape)
+
+    args = [
+        scalars(v) if i in moved else relay.const(v, v.dtype.name)
+        for i, v in enumerate(case.inputs)
+    ]
+    if None in args:
+        return None
+    call = relay.Call(record, args, case.attrs)
+    result = relay.op.get(name).reference(case.inputs, case.attrs, None)
+    if isinstance(result, tuple):
+        whole = [relay.TupleGetItem(call, i) for i in range(len(result))]
+    else:
+        whole, result = [call], (result,)
+    found = [
+        relay.take(relay.reshape(part, (-1,)), relay.const(i, "int32"))
+        for part, value in zip(whole, result, strict=True) if value.dtype.kind != "f"
+        for i in range(min(value.size, 12))
+    ]  # fmt: skip
+    return relay.IRModule.from_expr(relay.Function(params, relay.Tuple(found))) if found else None
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_elements_are_those_of_the_reference(name: str) -> None:
+    without = 0
+    dtype = "bool" if name in ("all", "any") else "int32"
+    for case in cases(name, dtype, 40):
+        mod = elements_of(name, case)
+        if mod is None:
+            continue
+        moved = [v for i, v in enumerate(case.inputs) if i in MOVES.get(name, (0,))]
+        values = [
+            e
+            for v in moved
+            for part in (v if isinstance(v, tuple) else (v,))
+            for e in part.reshape(-1)
+        ]
+        expected = evaluate(mod, values)
+        with nvm.compile(mod, native=False, verify=True) as exe, nvm.VirtualMachine(exe) as vm:
+            without += "CallKernel" not in exe.disassemble()
+            found = vm.run(*values)
+        assert [np.asarray(f).tolist() for f in found] == [e.tolist() for e in expected], case
+        if without == 4:
+            break
+    assert without
 
 
 def test_elements_that_nobody_asks_for_fail_still() -> None:

@@ -37,9 +37,20 @@ from nimblevm.compiler.rewrite import (
     type_of,
     with_body,
 )
-from nimblevm.compiler.shape_values import ShapeValues, static_shape
+from nimblevm.compiler.shape_values import Elements, ShapeValues, static_shape
 from nimblevm.relay.dims import DimVar
-from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Leaf, Let, Span, Var
+from nimblevm.relay.ir import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    IRModule,
+    Leaf,
+    Let,
+    Span,
+    TupleGetItem,
+    Var,
+)
 from nimblevm.relay.op.registry import Op, get
 from nimblevm.relay.op.topk import TopkAttrs
 from nimblevm.relay.types import TensorType, scalar_type, value_tensors
@@ -114,8 +125,13 @@ class _Binder(Rewriter):
         known = self.values.of(value)
         if known is not None and known != (value,):
             self.values.known[let.var] = known
+        fields = self.values.fields.get(value)
+        if fields is not None:
+            self.values.fields[let.var] = fields
 
     def visit(self, node: Expr, new: Expr) -> Expr:
+        if isinstance(new, TupleGetItem):
+            return self._noted(new, self.values.field(new))
         if not isinstance(new, Call) or not isinstance(new.op, Op):
             return new
         if new.op.name in LOWERINGS:
@@ -130,8 +146,10 @@ class _Binder(Rewriter):
         return body
 
     def _arithmetic(self, new: Call) -> Expr:
-        """Note the elements of a shape; a single element takes the call's place."""
-        found = self.values.derive(new)
+        return self._noted(new, self.values.derive(new))
+
+    def _noted(self, new: Expr, found: Elements | None) -> Expr:
+        """Note the elements of a shape; a single element takes its place."""
         if found is None:
             return new
         if static_shape(new) == ():
