@@ -53,6 +53,8 @@ def _check(hint: Any) -> tuple[Check, str]:
     parts = typing.get_args(hint)
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         checks, names = _checks(parts)
+        if DimExpr in parts:  # sizes may be products that overflow: that is the run's error
+            checks.append(lambda v: isinstance(v, int))
         return lambda v: any(check(v) for check in checks), " or ".join(dict.fromkeys(names))
     if typing.get_origin(hint) is tuple and parts[-1:] == (...,):
         item, name = _check(parts[0])
