@@ -14,6 +14,7 @@ from rich.table import Table
 from nimblevm.bench.evaluate import FAIL, NONE, PASS, Line
 from nimblevm.bench.limits import Limits
 from nimblevm.bench.peers import OURS
+from nimblevm.bench.rows import fixed, slope
 from nimblevm.bench.session import RowResult
 from nimblevm.bench.statistics import Interval
 
@@ -128,6 +129,13 @@ def _share_table(results: Sequence[RowResult]) -> Table:
     return table
 
 
+def c_verdict(result: RowResult) -> str:
+    """Whether a call from C costs no more than the row's target."""
+    if result.from_c is None or result.row.from_c is None:
+        return NONE
+    return PASS if fixed(result.cases, result.from_c) <= result.row.from_c else FAIL
+
+
 def share_verdict(result: RowResult) -> str:
     """Whether the VM's own share of the run time is at most the row's target."""
     target = result.row.vm_share
@@ -159,6 +167,12 @@ def notes(results: Sequence[RowResult]) -> list[str]:
             f"{head}: {result.rounds} rounds, {result.rounds_dropped} dropped; "
             f"{dropped} of {taken} slices dropped for context switches, {tolerated} long ones kept with some"
         )
+        if result.from_c is not None and result.row.from_c is not None:
+            cost, each = (f(result.cases, result.from_c) * 1e6 for f in (fixed, slope))
+            found.append(
+                f"  a call from C: {cost:.2f} us and {each:.3f} us an operator; "
+                f"target {result.row.from_c * 1e6:.2f} us: {c_verdict(result)}"
+            )
         for name, side in result.sides.items():
             if side.problem:
                 found.append(f"  {name} left out: {side.problem}")
@@ -213,6 +227,8 @@ def _result_json(result: RowResult) -> dict[str, Any]:
         "threads": result.threads,
         "cases": [{"units": c.units, "size": c.size} for c in result.cases],
         "rounds_dropped": result.rounds_dropped,
+        "from_c": result.from_c,
+        "from_c_verdict": c_verdict(result),
         "vm_share": result.share,
         "vm_share_target": result.row.vm_share,
         "vm_share_verdict": share_verdict(result),
@@ -231,4 +247,4 @@ def _cpu() -> str:
     return names[0] if names else platform.processor()
 
 
-__all__ = ["notes", "share_verdict", "show", "to_json"]
+__all__ = ["c_verdict", "notes", "share_verdict", "show", "to_json"]

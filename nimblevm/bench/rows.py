@@ -84,6 +84,7 @@ class Row:
     entry: str = "main"
     tolerance: tuple[float, float] = (1e-3, 1e-4)  # relative, absolute
     quick_cases: Callable[[], list[Case]] | None = None
+    from_c: float | None = None  # target: seconds that a call from C costs at most, operators apart
     vm_share: float | None = None  # target: the VM's own part of the run time at most this
 
     def shortened(self) -> Row:
@@ -235,6 +236,7 @@ def _chain(short: int = 10, long: int = 100, size: int = 16) -> Row:
             Metric("fixed", "us/call", US, fixed, absolute=5 * US, floor=False),
         ),
         size_name="operators",
+        from_c=0.5 * US,
     )
 
 

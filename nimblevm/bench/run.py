@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from nimblevm.bench.evaluate import evaluate
+from nimblevm.bench.from_c import calls_from_c
 from nimblevm.bench.limits import Limits, LimitsUnavailable, measure_limits
 from nimblevm.bench.peers import OURS, PEERS
 from nimblevm.bench.plots import write_plots
@@ -74,15 +75,26 @@ def run(
         peers = row.peers if plan.peers is None else [p for p in row.peers if p in plan.peers]
         for threads in plan.threads:
             try:
-                results.append(measure(row, peers, threads, plan.seconds, plan.quick, log))
+                found = measure(row, peers, threads, plan.seconds, plan.quick, log)
             except WorkerError as error:
                 log(f"{row.title}, {threads} thread(s): no result: {error}")
+                continue
+            results.append(_with_c(found, log) if row.from_c is not None else found)
     lines = evaluate(results, limits)
     show(console, lines, results, limits, plan.quick)
     if plots is not None:
         for path in write_plots(plots, lines, results):
             log(f"wrote {path}")
     return to_json(lines, results, limits, {"seconds_a_row": plan.seconds, "quick": plan.quick})
+
+
+def _with_c(result: RowResult, log: Callable[[str], None]) -> RowResult:
+    """What a call costs from C, where a compiler is at hand."""
+    try:
+        return replace(result, from_c=tuple(calls_from_c(result.row, cores_for(1)[0])))
+    except LimitsUnavailable as error:
+        log(f"{result.row.title}: not called from C: {error}")
+        return result
 
 
 def _limits(threads: int, log: Callable[[str], None]) -> Limits | None:

@@ -17,7 +17,7 @@ from rich.console import Console
 from nimblevm.bench.cases import Case
 from nimblevm.bench.evaluate import FAIL, NONE, PASS, Line, evaluate
 from nimblevm.bench.limits import Limits, parse
-from nimblevm.bench.report import share_verdict, show, to_json
+from nimblevm.bench.report import c_verdict, notes, share_verdict, show, to_json
 from nimblevm.bench.roofline import floors
 from nimblevm.bench.rows import ROWS, US, Metric
 from nimblevm.bench.session import RowResult, SideResult
@@ -154,6 +154,17 @@ def test_the_report_shows_everything() -> None:
 def test_the_share_of_the_vm(row: str, share: float | None, verdict: str) -> None:
     found = replace(result(RATIO, {"nimblevm": 1.0}, row), row=ROWS[row], share=share)
     assert share_verdict(found) == verdict
+
+
+def test_calls_from_c() -> None:
+    """300 ns and 50 ns an operator: within the target of 500 ns."""
+    cases = tuple(ROWS["chain"].cases())
+    found = replace(result(RATIO, {"nimblevm": 1.0}), row=ROWS["chain"], cases=cases)
+    assert c_verdict(found) == NONE
+    quick = replace(found, from_c=(800e-9, 5300e-9))
+    assert c_verdict(quick) == PASS
+    assert any("a call from C: 0.30 us and 0.050 us an operator" in text for text in notes([quick]))
+    assert c_verdict(replace(found, from_c=(1100e-9, 5600e-9))) == FAIL
 
 
 def test_plots_are_written(tmp_path: object) -> None:

@@ -12,7 +12,9 @@ pytest.importorskip("scipy")
 pytest.importorskip("matplotlib")
 pytest.importorskip("typer")
 
+from nimblevm.bench.from_c import calls_from_c
 from nimblevm.bench.limits import LimitsUnavailable, cache_sizes, measure_limits
+from nimblevm.bench.rows import ROWS
 from nimblevm.bench.run import Plan, titles
 from nimblevm.bench.session import cores_for
 from nimblevm.cli.app import run_app
@@ -50,9 +52,7 @@ def test_a_tiny_row_from_start_to_end(
     monkeypatch.setattr(
         sys, "argv", ["nimblevm", "bench", *arguments, "--plots", str(tmp_path / "plots")]
     )
-    with pytest.raises(SystemExit) as ended:
-        run_app()
-    assert ended.value.code == 0, capsys.readouterr().err
+    assert run_app() == 0, capsys.readouterr().err
     assert "numpy" in capsys.readouterr().out
     found = json.loads(data.read_text())
     sides = found["rows"][0]["sides"]
@@ -60,6 +60,15 @@ def test_a_tiny_row_from_start_to_end(
     assert not any(side["problem"] for side in sides.values())
     if sides["numpy"]["rounds"]:  # a crowded machine may have left none undisturbed
         assert (tmp_path / "plots" / "lstm-tiny-1.png").exists()
+
+
+@pytest.mark.slow
+def test_programs_are_called_from_c() -> None:
+    try:
+        short, long = calls_from_c(ROWS["chain"], cores_for(1)[0])
+    except LimitsUnavailable as error:
+        pytest.skip(str(error))
+    assert 1e-8 < short < long < 1e-3
 
 
 @pytest.mark.slow
