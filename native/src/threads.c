@@ -25,8 +25,8 @@ enum {
   SPIN_LONG = 200000, /* the same where regions follow each other quickly, as in a recurrent loop */
   QUICK = 4,          /* so many in a row */
   PIECE = 1000,       /* ns of work that a piece should have at least */
-  SMALL = 25000,      /* ns of work for which sleeping workers are not woken, ... */
-  CREDIT = 80000,     /* ... unless so much of such work came since the last time */
+  SMALL = 50000,      /* ns of work for which sleeping workers are not woken, ... */
+  CREDIT = 100000,    /* ... unless so much of such work came since the last time */
   LEAVE = 50000,      /* ns that a worker on its caller's CPU leaves it alone */
   MOVE = 1000000,     /* ns between two moves of a worker away from its caller's CPU, at least */
   STALL = 100000,     /* ns of waiting for a piece, beyond what pieces take, ... */
