@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from nimblevm import dtypes
 from nimblevm.kernels.facts import divides
 from nimblevm.kernels.loop_ir import (
+    Accumulate,
     Binary,
+    Cast,
     CheckIndex,
     Const,
     For,
@@ -18,21 +20,25 @@ from nimblevm.kernels.loop_ir import (
     PackPanels,
     PanelProduct,
     Statement,
+    Store,
     Unary,
     Value,
 )
 from nimblevm.kernels.rewrite import all_statements, all_values, parts, values_of, with_parts
-from nimblevm.kernels.schedule.index import INDEX, const, folded
+from nimblevm.kernels.schedule.index import INDEX, const, folded, mentions
 
 Work = dict[tuple[Value, ...], float]
 """A sum of products: sizes (none of them a literal) -> ns a turn of loops of these sizes."""
 
-# ns an element of float32 in a loop of vectors, measured on a core of Zen 4 (512-bit) at 3.7 GHz.
-_SIMPLE, _MEMORY, _MATH, _HARD, _DIVISION, _CHECK = 0.015, 0.04, 0.35, 1.5, 1.0, 0.4
+# ns an element of float32 in a loop of vectors, measured on a core of Zen 4 (512-bit).
+_SIMPLE, _MEMORY, _SUM, _STRIDED, _HALF = 0.015, 0.035, 0.015, 0.4, 0.2
+_DIVISION, _CHECK, _TO_INTEGER = 0.45, 0.1, 0.7
 _CHEAP_UNARY = ("neg", "abs", "sqrt", "rsqrt", "floor", "ceil", "trunc", "round", "sign", "bitnot",
                 "not", "isnan", "isinf", "isfinite", "bits")  # fmt: skip
-_LIKE_EXP = ("exp", "log", "log2", "log10", "tanh", "sigmoid", "erf")
-_SCALAR = 6.0
+_MATH = {"exp": 0.3, "log": 0.4, "log2": 0.4, "log10": 0.4, "sigmoid": 0.4, "tanh": 0.5, "erf": 0.8}
+_HARD = 4.0
+"""The other functions: sin, pow, ..."""
+_SCALAR = 3.0
 """How much longer elements take one by one."""
 _UNKNOWN = const(16)
 """For a size that is read from memory."""
@@ -53,20 +59,23 @@ def _add(
     sizes: tuple[Value, ...],
     factor: float,
     found: Work,
+    inner: LoopVar | None = None,
 ) -> None:
-    """Statements nest at most 32 deep, so this recurses. middle: a usual value of each loop variable."""
+    """Statements nest at most 32 deep, so this recurses. middle: a usual value of each loop variable; inner: that of
+    the loop around, if no other is inside.
+    """
     seen: set[Value] = set()
     for statement in body:
         match statement:
-            case For(var=var, extent=extent, body=inside):
+            case For(var=var, extent=extent, body=inside, parallel=parallel):
                 size = _usual(extent, middle)
                 half = _usual(folded("floordiv", size, const(2)), {})
                 leaf = not any(isinstance(s, For) for s in all_statements(inside))
-                slow = _SCALAR if leaf and not _is_vector(inside) else 1.0
+                slow = _SCALAR if leaf and not _is_vector(inside, parallel) else 1.0
                 around, more = _times(sizes, size, factor * slow)
-                _add(inside, {**middle, var: half}, around, more, found)
+                _add(inside, {**middle, var: half}, around, more, found, var if leaf else None)
             case If(then=then, otherwise=otherwise):
-                _add((*then, *otherwise), middle, sizes, factor, found)
+                _add((*then, *otherwise), middle, sizes, factor, found, inner)
             case PackPanels():
                 around, more = _times(sizes, _usual(statement.count, middle), factor)
                 around, more = _times(around, _usual(statement.depth, middle), more)
@@ -78,8 +87,7 @@ def _add(
                 around, more = _times(around, _usual(statement.rows, middle), more)
                 found[around] = found.get(around, 0.0) + more * _PRODUCT
             case _:
-                wide = _MEMORY + sum(map(_cost, all_values(values_of(statement), seen)))
-                found[sizes] = found.get(sizes, 0.0) + factor * wide
+                found[sizes] = found.get(sizes, 0.0) + factor * _once(statement, inner, seen)
 
 
 def _times(sizes: tuple[Value, ...], size: Value, factor: float) -> tuple[tuple[Value, ...], float]:
@@ -88,12 +96,42 @@ def _times(sizes: tuple[Value, ...], size: Value, factor: float) -> tuple[tuple[
     return (*sizes, size), factor
 
 
-def _is_vector(body: Sequence[Statement]) -> bool:
+def _is_vector(body: Sequence[Statement], parallel: bool) -> bool:
     """Whether LLVM makes vectors of a loop with this body, probably."""
-    if any(isinstance(s, If) for s in body):
+    if any(isinstance(s, If) or (isinstance(s, Store) and not parallel) for s in body):
         return False
     values = all_values([v for s in body for v in values_of(s)])
     return not any(isinstance(v, CheckIndex) for v in values)
+
+
+def _once(statement: Statement, inner: LoopVar | None, seen: set[Value]) -> float:
+    """ns that a statement without blocks takes."""
+    values = list(all_values(values_of(statement), seen))
+    if isinstance(statement, Accumulate) or _adds_to_tile(statement):
+        # What sums read is mostly in the first-level cache or in registers, read for several sums at once.
+        return _SUM + sum(_cost(v) for v in values if not isinstance(v, Load))
+    cost = sum(map(_cost, values))
+    rows = [v.indices for v in values if isinstance(v, Load)]
+    if isinstance(statement, Store):
+        cost += _MEMORY * dtypes.dtype(statement.value.dtype).itemsize / 4
+        cost += _HALF if statement.value.dtype == "float16" else 0.0
+        rows.append(statement.indices)
+    if inner is not None:
+        strided = [row for row in rows if any(mentions(index, inner) for index in row[:-1])]
+        cost += _STRIDED * len(strided)
+    return cost
+
+
+def _adds_to_tile(statement: Statement) -> bool:
+    """Whether this is a sum in a tile on the stack, as lanes.py makes them."""
+    if not isinstance(statement, Store) or not isinstance(statement.value, Binary):
+        return False
+    old = statement.value.lhs
+    return (
+        isinstance(old, Load)
+        and old.buffer == statement.buffer
+        and all(a is b for a, b in zip(old.indices, statement.indices, strict=True))
+    )
 
 
 def _cost(value: Value) -> float:
@@ -101,11 +139,9 @@ def _cost(value: Value) -> float:
     wide = row.itemsize / 4
     match value:
         case Load():
-            return _MEMORY * wide
+            return _HALF if value.dtype == "float16" else _MEMORY * wide
         case Unary(op=op):
-            if op in _CHEAP_UNARY:
-                return _SIMPLE * wide
-            return (_MATH if op in _LIKE_EXP else _HARD) * wide
+            return (_SIMPLE if op in _CHEAP_UNARY else _MATH.get(op, _HARD)) * wide
         case Binary(op=op):
             if op == "pow" or (op in ("mod", "floormod", "floordiv") and row.is_float):
                 return _HARD * wide
@@ -113,6 +149,8 @@ def _cost(value: Value) -> float:
                 return _DIVISION
             # Index arithmetic is moved out of loops, or part of an address.
             return 0.0 if value.dtype == INDEX else _SIMPLE * wide
+        case Cast(operand=operand) if dtypes.dtype(operand.dtype).is_float and not row.is_float:
+            return _TO_INTEGER
         case CheckIndex():
             return _CHECK
         case _:
