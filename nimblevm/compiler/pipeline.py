@@ -17,6 +17,7 @@ from nimblevm.compiler.passes.pack_weights import PACK_WEIGHTS
 from nimblevm.compiler.passes.plan_memory import PLAN_MEMORY
 from nimblevm.compiler.passes.shape_functions import SHAPE_FUNCTIONS
 from nimblevm.compiler.passes.simplify import SIMPLIFY
+from nimblevm.compiler.passes.specialize_loops import SPECIALIZE_LOOPS
 from nimblevm.compiler.passes.split_inputs import SPLIT_INPUTS
 from nimblevm.compiler.passes.split_loops import SPLIT_LOOPS
 from nimblevm.compiler.passes.split_products import SPLIT_PRODUCTS
@@ -26,8 +27,7 @@ PIPELINE = Sequential(
     (
         NAME_EFFECTS,
         INSERT_CHECKS,
-        INLINE,
-        FixedPoint((SIMPLIFY, FOLD_CONSTANT, CSE, DEAD_CODE), rounds=3),
+        FixedPoint((INLINE, SIMPLIFY, FOLD_CONSTANT, SPECIALIZE_LOOPS, CSE, DEAD_CODE), rounds=3),
         SPLIT_INPUTS,
         SPLIT_LOOPS,
         HOIST_PROJECTION,

@@ -12,6 +12,7 @@ from tests.properties.compare import assert_same
 
 OPTIONAL_PASSES = ("inline", "simplify", "fold_constant", "cse", "dead_code", "plan_memory")
 PRODUCT_PASSES = (
+    "specialize_loops",
     "split_inputs",
     "split_loops",
     "hoist_projection",

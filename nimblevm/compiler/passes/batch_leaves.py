@@ -35,6 +35,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nimblevm.compiler.copying import renamed_pattern
 from nimblevm.compiler.dataflow import Dataflow, is_op, is_total_call, row_width
 from nimblevm.compiler.loops import LoopFinder
 from nimblevm.compiler.pass_base import Pass, PassContext
@@ -71,10 +72,6 @@ from nimblevm.relay.ir import (
     Leaf,
     Let,
     Match,
-    Pattern,
-    PatternConstructor,
-    PatternTuple,
-    PatternVar,
     Tuple,
     TupleGetItem,
     Var,
@@ -241,27 +238,6 @@ def _stays_lifted(reader: Expr, lifter: RowLifter) -> bool:
 # --- the two walks ------------------------------------------------------------------------------
 
 
-def _renamed(root: Pattern, names: Mapping[Var, Var]) -> Pattern:
-    """A pattern with other variables."""
-    done: list[Pattern] = []
-    stack: list[tuple[Pattern, bool]] = [(root, False)]
-    while stack:
-        item, ready = stack.pop()
-        match item:
-            case PatternVar(var=var):
-                done.append(PatternVar(names[var], span=item.span))
-            case PatternConstructor(patterns=parts) | PatternTuple(patterns=parts) if ready:
-                new = tuple(done[len(done) - len(parts) :])
-                del done[len(done) - len(parts) :]
-                done.append(dataclasses.replace(item, patterns=new))
-            case PatternConstructor(patterns=parts) | PatternTuple(patterns=parts):
-                stack.append((item, True))
-                stack.extend((part, False) for part in reversed(parts))
-            case _:
-                done.append(item)
-    return done[0]
-
-
 def _rematch(match: Match, data: Var, clauses: list[Clause], type_: Type) -> Match:
     return typed(Match(data, tuple(clauses), match.complete, span=match.span), type_)
 
@@ -321,7 +297,9 @@ class _Gather:
                 bindings.append((row, dataclasses.replace(check, args=(names[part],))))
                 table = with_row(table, row)
         last = self._call(end, names, table) if end in walk.again else table
-        return Clause(_renamed(clause.lhs, names), make_lets(bindings, last), span=clause.span)
+        return Clause(
+            renamed_pattern(clause.lhs, names), make_lets(bindings, last), span=clause.span
+        )
 
     def _call(self, call: Expr, names: Mapping[Var, Var], table: Expr) -> Call:
         part = call.args[self.at] if isinstance(call, Call) else None
