@@ -1,22 +1,22 @@
 """Let tensors share storage: in place where a kernel allows it, else where lifetimes do not meet.
 
-before:  let %s0 = memory.alloc_storage(size=64); let %a = memory.alloc_tensor(%s0, ...); <kernel
-writes %a>;
-         let %s1 = memory.alloc_storage(size=64); let %b = memory.alloc_tensor(%s1, ...); <kernel
-         reads %a, writes %b>; %b
-after:   let %s0 = memory.alloc_storage(size=64); let %a = memory.alloc_tensor(%s0, ...); <kernel
-writes %a>;
-         let %b = memory.alloc_tensor(%s0, ...); <kernel reads %a, writes %b>; %b
+before:  let %s0 = memory.alloc_storage(size=64); let %a = memory.alloc_tensor(%s0, ...); <kernel writes %a>;
+         let %s1 = memory.alloc_storage(size=64); let %b = memory.alloc_tensor(%s1, ...); <kernel reads %a, writes %b>;
+         let %s2 = memory.alloc_storage(size=64); let %c = memory.alloc_tensor(%s2, ...); <kernel reads %b, writes %c>;
+         ...
+after:   let %s0 = memory.alloc_storage(size=64); let %a = memory.alloc_tensor(%s0, ...); <kernel writes %a>;
+         let %s1 = memory.alloc_storage(size=64); let %b = memory.alloc_tensor(%s1, ...); <kernel reads %a, writes %b>;
+         <kernel reads %b, writes %a>;
+         ...
 
-Only inside one block, and only storage that the block itself allocated for a tensor that nothing
-but kernels of that block touches, or vm.append, which copies its tail: a tensor that is returned,
-called with, stored, viewed, appended to or read in a nested block keeps its storage for itself, and so does the last one to share a storage keep it to
-the end. A later tensor takes the storage of a dead one if its size is provably not larger. Sizes
-that mention dims are compared by the dim algebra. In place: the kernel's signature lets the output
-alias the input, which dies at that very call.
+Only inside one block, and only storage that the block itself allocated for a tensor that nothing but kernels of that
+block touches, under its own name or as a view, and vm.append, which copies its tail: a tensor that is returned, called
+with, stored, appended to or read in a nested block keeps its storage for itself, and so does the last one to share a
+storage keep it to the end. Which storage serves which tensors: compiler/storage.py. A tensor of the same type as an
+earlier one on its storage is that one's object again, which costs nothing at run time. In place: the kernel's signature
+lets the output alias the input, which dies at that very call. Sizes that mention dims are compared by the dim algebra.
 
-Needs: the form of manifest_alloc. Keeps: types. Cost: O(n) with at most MAX_FREE candidates looked
-at. Removable.
+Needs: the form of manifest_alloc. Keeps: types. Cost: O(n log n). Removable.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from nimblevm.compiler.kernel_table import KernelCache
-from nimblevm.compiler.liveness import operand_vars
+from nimblevm.compiler.liveness import ALIASES, operand_vars
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import (
     is_primitive,
@@ -34,9 +34,11 @@ from nimblevm.compiler.rewrite import (
     op_call,
     sub_blocks,
     type_of,
+    typed,
     with_body,
     with_children,
 )
+from nimblevm.compiler.storage import Request, assign
 from nimblevm.errors import CompileError
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim
@@ -44,11 +46,11 @@ from nimblevm.relay.ir import Call, Expr, Function, IRModule, Leaf, Let, Tuple, 
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import TensorType, Type, free_dims
 
-MAX_FREE = 8
+_VIEWS = ALIASES | {"vm.reshape_tensor", "vm.shrink"}
 
 
-def _is_op(value: Expr, name: str) -> bool:
-    return isinstance(value, Call) and isinstance(value.op, Op) and value.op.name == name
+def _op_name(value: Expr) -> str:
+    return value.op.name if isinstance(value, Call) and isinstance(value.op, Op) else ""
 
 
 def _computable(size: Dim, type_: Type) -> bool:
@@ -60,23 +62,29 @@ def _computable(size: Dim, type_: Type) -> bool:
 
 @dataclass(eq=False, slots=True)
 class _Tensor:
-    """A tensor that a block allocates: its storage, the bytes of it, where it is used last, whether
-    only kernels touch it.
+    """A tensor that a block allocates: its storage, the bytes of it, first and last use, whether only kernels touch
+    it; the tensor it overwrites in place, and whether another overwrites it.
     """
 
     var: Var
     storage: Var
     size: Dim
+    first: int
     last: int = -1
     private: bool = True
+    source: _Tensor | None = None
+    gone: bool = False
 
 
 @dataclass(slots=True)
 class _Plan:
-    """storage variable -> the one that takes its place."""
+    """storage: allocated tensor -> its storage. sizes: storages that stay -> their bytes. same: tensor -> the earlier
+    one that it is.
+    """
 
-    replaced: dict[Var, Var] = field(default_factory=dict)
-    gone: set[Var] = field(default_factory=set)
+    storage: dict[Var, Var] = field(default_factory=dict)
+    sizes: dict[Var, Dim] = field(default_factory=dict)
+    same: dict[Var, Var] = field(default_factory=dict)
 
 
 class _BlockPlanner:
@@ -85,122 +93,126 @@ class _BlockPlanner:
         self.tail = tail
         self.kernels = kernels
         self.nested = nested
-        self.tensors: dict[Var, _Tensor] = {}
-        self.plan = _Plan()
+        self.tensors: dict[Var, _Tensor] = {}  # by its own name and by those of its views
 
-    def run(self) -> _Plan:
+    def run(self) -> _Plan | None:
+        """None if there is nothing to share."""
         self._find_tensors()
-        if len(self.tensors) > 1:
-            self._share()
-        return self.plan
+        if len(self.tensors) < 2:
+            return None
+        self._overwrite()
+        plan = _Plan()
+        chains = self._chains()
+        shared = [chain for chain in chains if chain[-1].private]
+        requests = [
+            Request(c[0].size, c[0].first, c[-1].last, frozenset(free_dims(type_of(c[0].var))))
+            for c in shared
+        ]
+        for slot in assign(requests):
+            self._place([tensor for i in slot.members for tensor in shared[i]], slot.size, plan)
+        for chain in chains:
+            if not chain[-1].private:
+                self._place(chain, chain[0].size, plan)
+        return plan
 
     def _find_tensors(self) -> None:
         sizes: dict[Var, Dim] = {}
         for index, let in enumerate(self.lets):
             value = let.value
-            if _is_op(value, "memory.alloc_storage") and isinstance(value, Call):
+            name = _op_name(value)
+            if name == "memory.alloc_storage" and isinstance(value, Call):
                 sizes[let.var] = value.attrs.size
-            elif _is_op(value, "memory.alloc_tensor") and isinstance(value, Call):
+            elif name == "memory.alloc_tensor" and isinstance(value, Call):
                 storage = value.args[0]
-                type_ = type_of(value)
-                if (
-                    isinstance(storage, Var)
-                    and storage in sizes
-                    and _computable(sizes[storage], type_)
-                ):
-                    private = let.var not in self.nested
+                if not isinstance(storage, Var) or storage not in sizes:
+                    continue
+                if _computable(sizes[storage], type_of(value)):
                     self.tensors[let.var] = _Tensor(
-                        let.var, storage, sizes[storage], index, private
+                        let.var, storage, sizes[storage], index, index, let.var not in self.nested
                     )
-            elif _is_op(value, "vm.append") and isinstance(value, Call):
-                whole, tail = value.args
-                for var in operand_vars(
-                    value
-                ):  # the tail is copied, the result is on whole's memory
+            elif name == "vm.append" and isinstance(value, Call):
+                whole, tail = value.args  # the tail is copied, the result is on whole's memory
+                for var in operand_vars(value):
                     self._touch(var, index, var is tail and var is not whole)
             else:
-                kernel = _is_op(value, "vm.call_kernel")
+                view = name in _VIEWS or isinstance(value, Var)
                 for var in operand_vars(value):
-                    self._touch(var, index, kernel)
+                    self._touch(var, index, view or name == "vm.call_kernel")
+                viewed = self._viewed(value) if view else None
+                if viewed is not None:
+                    self.tensors[let.var] = viewed
+                    viewed.private = viewed.private and let.var not in self.nested
         for var in operand_vars(self.tail):
             self._touch(var, len(self.lets), False)
 
-    def _touch(self, var: Var, index: int, by_kernel: bool) -> None:
+    def _viewed(self, value: Expr) -> _Tensor | None:
+        source = value.args[0] if isinstance(value, Call) else value
+        return self.tensors.get(source) if isinstance(source, Var) else None
+
+    def _touch(self, var: Var, index: int, harmless: bool) -> None:
         tensor = self.tensors.get(var)
         if tensor is not None:
             tensor.last = index
-            tensor.private = tensor.private and by_kernel
+            tensor.private = tensor.private and harmless
 
-    def _share(self) -> None:
-        """Walk the block once, with the storages that are free at each place."""
-        free: list[tuple[Var, Dim]] = []
-        dying: dict[int, list[_Tensor]] = {}
-        for tensor in self.tensors.values():
-            if tensor.private:
-                dying.setdefault(tensor.last, []).append(tensor)
-        calls = self._calls_by_output()
+    def _overwrite(self) -> None:
+        """Outputs that take the storage of an operand."""
         for index, let in enumerate(self.lets):
-            made = self.tensors.get(let.var)
-            if made is not None:
-                self._place(made, free, calls.get(let.var))
-            for dead in dying.get(index, ()):
-                if dead.var not in self.plan.gone and len(free) < MAX_FREE:
-                    free.append((self._storage(dead), dead.size))
-
-    def _storage(self, tensor: _Tensor) -> Var:
-        return self.plan.replaced.get(tensor.storage, tensor.storage)
-
-    def _calls_by_output(self) -> dict[Var, tuple[int, Call]]:
-        found: dict[Var, tuple[int, Call]] = {}
-        for index, let in enumerate(self.lets):
-            if _is_op(let.value, "vm.call_kernel") and isinstance(let.value, Call):
-                outs = let.value.args[2]
-                for field_ in outs.fields if isinstance(outs, Tuple) else ():
-                    if isinstance(field_, Var):
-                        found[field_] = (index, let.value)
-        return found
-
-    def _place(
-        self, tensor: _Tensor, free: list[tuple[Var, Dim]], call: tuple[int, Call] | None
-    ) -> None:
-        if call is not None:
-            source = self._in_place(tensor, *call)
-            if source is not None:
-                self.plan.replaced[tensor.storage] = self._storage(source)
-                self.plan.gone.add(source.var)  # its storage lives on in this tensor
-                return
-        if not tensor.private:
-            return  # what leaves the block keeps no larger block alive
-        for position, (storage, size) in enumerate(free):
-            if dims.at_least(size, tensor.size):
-                del free[position]
-                self.plan.replaced[tensor.storage] = storage
-                return
-
-    def _in_place(self, tensor: _Tensor, index: int, call: Call) -> _Tensor | None:
-        """An operand of the call that dies there and whose storage the output may take."""
-        function, ins, outs = call.args
-        if (
-            not isinstance(function, Function)
-            or not isinstance(ins, Tuple)
-            or not isinstance(outs, Tuple)
-        ):
-            raise CompileError("vm.call_kernel takes a function and two tuples")
-        if any(not isinstance(type_of(a), TensorType) for a in ins.fields):
-            return None
-        ints = self.kernels.int_params(function)
-        operands = [a for i, a in enumerate(ins.fields) if i not in ints] + list(outs.fields)
-        for out, source in self.kernels.find(function)[1].alias:
-            if operands[out] is not tensor.var:
+            call = let.value
+            if _op_name(call) != "vm.call_kernel" or not isinstance(call, Call):
                 continue
-            candidate = operands[source]
-            found = self.tensors.get(candidate) if isinstance(candidate, Var) else None
-            if found is None or not found.private or found.last != index:
+            function, ins, outs = call.args
+            if (
+                not isinstance(function, Function)
+                or not isinstance(ins, Tuple)
+                or not isinstance(outs, Tuple)
+            ):
+                raise CompileError("vm.call_kernel takes a function and two tuples")
+            if any(not isinstance(type_of(a), TensorType) for a in ins.fields):
                 continue
-            alone = found.var not in self.plan.gone and operands.count(found.var) == 1
-            if alone and dims.at_least(found.size, tensor.size):
-                return found
-        return None
+            ints = self.kernels.int_params(function)
+            inputs = [a for i, a in enumerate(ins.fields) if i not in ints]
+            operands = [
+                self.tensors.get(a) if isinstance(a, Var) else None for a in (*inputs, *outs.fields)
+            ]
+            for out, source in self.kernels.find(function)[1].alias:
+                made, found = operands[out], operands[source]
+                if made is None or found is None or not self._dies(found, index, operands):
+                    continue
+                if made.source is None and dims.at_least(found.size, made.size):
+                    made.source, found.gone = found, True
+
+    def _dies(self, found: _Tensor, index: int, operands: list[_Tensor | None]) -> bool:
+        if not found.private or found.gone or found.last != index:
+            return False
+        return operands.count(found) == 1
+
+    def _chains(self) -> list[list[_Tensor]]:
+        """Tensors that follow each other in place, in order of time."""
+        chain_of: dict[_Tensor, list[_Tensor]] = {}
+        chains: list[list[_Tensor]] = []
+        for var, tensor in self.tensors.items():
+            if tensor.var is not var:
+                continue  # a view
+            chain = chain_of[tensor.source] if tensor.source is not None else []
+            if not chain:
+                chains.append(chain)
+            chain.append(tensor)
+            chain_of[tensor] = chain
+        return chains
+
+    def _place(self, tensors: list[_Tensor], size: Dim, plan: _Plan) -> None:
+        """All of them, in order of time, on the first one's storage."""
+        storage = tensors[0].storage
+        plan.sizes[storage] = size
+        objects: dict[Type, Var] = {}
+        for tensor in tensors:
+            plan.storage[tensor.var] = storage
+            if not tensor.private:
+                continue
+            earlier = objects.setdefault(type_of(tensor.var), tensor.var)
+            if earlier is not tensor.var:
+                plan.same[tensor.var] = earlier
 
 
 class _Planner:
@@ -208,6 +220,7 @@ class _Planner:
 
     def __init__(self, kernels: KernelCache) -> None:
         self.kernels = kernels
+        self.read: set[Var] = set()
         self.nested: set[Var] = set()  # read in a block inside the one that binds them
         self.done: dict[int, Expr] = {}
 
@@ -234,32 +247,68 @@ class _Planner:
         for number, block in enumerate(order):
             lets, tail = let_chain(block)
             for value in (*(let.value for let in lets), tail):
-                self.nested.update(v for v in operand_vars(value) if home.get(v, number) != number)
+                used = list(operand_vars(value))
+                self.read.update(used)
+                self.nested.update(v for v in used if home.get(v, number) != number)
 
     def _block(self, block: Expr) -> Expr:
         lets, tail = let_chain(block)
-        planner = _BlockPlanner(lets, tail, self.kernels, self.nested)
-        plan = planner.run()
+        lets = [
+            let for let in lets if not (isinstance(let.value, Tuple) and let.var not in self.read)
+        ]
+        plan = _BlockPlanner(lets, tail, self.kernels, self.nested).run() or _Plan()
+        shared = {
+            let.value.args[0]
+            for let in lets
+            if let.var in plan.storage and isinstance(let.value, Call)
+        }
         bindings: list[tuple[Var, Expr]] = []
         for let in lets:
-            if let.var in plan.replaced:
-                continue
-            bindings.append((let.var, self._value(let.value, plan)))
-        return make_lets(bindings, self._value(tail, plan))
+            dropped = let.var in shared and let.var not in plan.sizes
+            if not dropped and let.var not in plan.same:
+                bindings.append((let.var, self._value(let, plan)))
+        return make_lets(bindings, self._inner(tail))
 
-    def _value(self, value: Expr, plan: _Plan) -> Expr:
-        if _is_op(value, "memory.alloc_tensor") and isinstance(value, Call):
-            storage = value.args[0]
-            other = plan.replaced.get(storage) if isinstance(storage, Var) else None
-            if other is not None:
-                attrs = value.attrs
-                return op_call(
-                    "memory.alloc_tensor", (other,), type_of(value),
-                    shape=attrs.shape, dtype=attrs.dtype, offset=attrs.offset,
-                )  # fmt: skip
+    def _value(self, let: Let, plan: _Plan) -> Expr:
+        value = let.value
+        size = plan.sizes.get(let.var)
+        if size is not None and isinstance(value, Call) and size != value.attrs.size:
+            attrs = value.attrs
+            return op_call(
+                "memory.alloc_storage", (), type_of(value),
+                size=size, alignment=attrs.alignment, device=attrs.device,
+            )  # fmt: skip
+        storage = plan.storage.get(let.var)
+        if storage is not None and isinstance(value, Call) and value.args[0] is not storage:
+            attrs = value.attrs
+            return op_call(
+                "memory.alloc_tensor", (storage,), type_of(value),
+                shape=attrs.shape, dtype=attrs.dtype, offset=attrs.offset,
+            )  # fmt: skip
+        return _renamed(self._inner(value), plan.same)
+
+    def _inner(self, value: Expr) -> Expr:
         if not sub_blocks(value):
             return value
         return with_children(value, tuple([self.done.get(id(c), c) for c in children(value)]))
+
+
+def _renamed(value: Expr, same: dict[Var, Var]) -> Expr:
+    """A kernel call, view or variable with other names of its operands."""
+    if not same or all(var not in same for var in operand_vars(value)):
+        return value
+    if isinstance(value, Var):
+        return same[value]
+    return with_children(value, tuple([_atom(child, same) for child in children(value)]))
+
+
+def _atom(value: Expr, same: dict[Var, Var]) -> Expr:
+    if isinstance(value, Var):
+        return same.get(value, value)
+    if isinstance(value, Tuple):
+        fields = tuple([_atom(f, same) for f in value.fields])
+        return typed(Tuple(fields, span=value.span), value.checked_type)
+    return value
 
 
 def plan_memory(mod: IRModule, ctx: PassContext) -> IRModule:
