@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "call.h"
 #include "nvm_api.h"
 #include "threads.h"
 
@@ -99,6 +100,38 @@ static void test_pool(void) {
   }
 }
 
+/* --- through a kernel's ctx: each piece has its own, the caller's gets the first fault --- */
+
+static nvm_status find_zero(const nvm_kernel_ctx *ctx, void *closure, int64_t begin, int64_t end) {
+  const int64_t *values = closure;
+  for (int64_t i = begin; i < end; ++i) {
+    for (volatile int k = 0; k < 50; ++k) {
+    }
+    if (values[i] == 0) return ctx->fail(ctx, NVM_INDEX_OUT_OF_RANGE, 1, i, COUNT);
+  }
+  return ctx->poll(ctx);
+}
+
+static void test_faults(void) {
+  static int64_t values[COUNT];
+  nvm_call call;
+  nvm_call_init(&call, NULL, 4);
+  for (int k = 0; k < ROUNDS; ++k) {
+    for (int i = 0; i < COUNT; ++i) values[i] = 1;
+    const int64_t first = k * 37 % COUNT;
+    for (int64_t i = first; i < COUNT; i += 1 + k % 91) values[i] = 0;
+    call.code = NVM_OK;
+    CHECK(call.ctx.parallel_for(&call.ctx, COUNT, MUCH, find_zero, values) ==
+          NVM_INDEX_OUT_OF_RANGE);
+    CHECK(call.code == NVM_INDEX_OUT_OF_RANGE && call.operand == 1);
+    CHECK(call.index == first && call.bound == COUNT);
+    for (int64_t i = first; i < COUNT; ++i) values[i] = 1;
+    call.code = NVM_OK;
+    CHECK(call.ctx.parallel_for(&call.ctx, COUNT, MUCH, find_zero, values) == NVM_OK);
+    CHECK(call.code == NVM_OK);
+  }
+}
+
 static void test_fork(void) {
   fflush(NULL);
   const pid_t child = fork();
@@ -151,6 +184,7 @@ static void test_kernel(const char *path) {
 int main(int argc, char **argv) {
   CHECK(argc >= 2);
   test_pool();
+  test_faults();
   test_kernel(argv[1]);
   if (argc == 2) test_fork(); /* a third argument leaves it out: sanitizers watch one process */
   nvm_threads_shutdown();

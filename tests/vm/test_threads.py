@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +16,7 @@ import pytest
 
 import nimblevm as nvm
 from nimblevm.bench.workloads import bert, gru, lstm, treelstm
+from nimblevm.devices.cpu import available_threads
 from nimblevm.errors import Cancelled, IndexOutOfRange, TimeLimit
 
 THREADS = (1, 2, 4)
@@ -105,6 +108,28 @@ def test_many_machines_at_once(exe: nvm.Executable) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(work, range(4)))
+
+
+def test_workers_are_made_for_who_asks() -> None:
+    """One thread more than CPUs allow is never made, none for threads=1."""
+    script = f"""if True:
+    import os, time, numpy as np, nimblevm as nvm
+    exe = nvm.compile(nvm.relay.parse({LONG!r}))
+    x = np.linspace(0, 1, 100_000)
+    count = lambda: len(os.listdir("/proc/self/task"))
+    before = count()
+    for threads in (1, 2, 64):
+        with nvm.VirtualMachine(exe, threads=threads) as vm:
+            for _ in range(5):  # a stall of the machine makes it run alone for a while
+                vm.run(x)
+                time.sleep(0.01)
+        print(count() - before)
+    """
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    made = [int(line) for line in done.stdout.split()]
+    most = available_threads() - 1
+    assert made == [0, min(1, most), min(63, most)]
 
 
 def test_after_fork(exe: nvm.Executable) -> None:
