@@ -2,7 +2,8 @@
 
 The operators come from their records, well-typed calls from the cases that the operators' own tests draw: the case says the
 attributes and the type of every operand; an operand is a parameter with the case's value, an expression of that
-type, or a value in scope that is cast, reshaped or picked from until it fits. A total operator takes any value.
+type, or a value in scope that is cast, reshaped or picked from until it fits. A total operator takes any value. Of one
+that may fail, what could make it fail (indices, sizes, divisors) stays the case's, so that programs do not fail.
 
 Floats that went through rounding may differ in the last bits from path to path. So operators that are steep somewhere,
 or that make something else than floats of them, get floats that are exact (parameters, small integers that are cast), and what
@@ -28,7 +29,7 @@ from tests.properties.extended import INT_SCALAR, PRELUDE, Extended
 from tests.properties.programs import FLOATS, Ref, Tensor
 from tests.relay.op.cases import Case, generate
 from tests.relay.op.draw import Source
-from tests.relay.op.test_compiled import infers, of_parameters
+from tests.relay.op.test_compiled import infers, of_parameters, reference
 
 # Total, but no program that a person writes has them.
 EXCLUDED = {
@@ -48,12 +49,25 @@ def may_be_total(op: Op) -> bool:
 
 TOTAL = tuple(op.name for op in all_ops() if may_be_total(op) and op.name not in EXCLUDED)
 
+CHECKED = tuple(
+    f"{op.name}?"
+    for op in all_ops()
+    if op.effect is not Effect.TOTAL and not op.name.startswith(("vm.", "memory.", "topk"))
+)
+"""The operators that may fail, each with a mark. topk may only where k is a dim, which passes write."""
+
+DRAWN = TOTAL + CHECKED
+
+# Operands of operators that may fail which can't make them fail, and operators that have none.
+HARMLESS = frozenset("data updates v on_value off_value fill_value pad_value lhs".split())
+ALL_FIXED = frozenset(("power", "invert_permutation", "vision.non_max_suppression", "dyn.reshape"))
+
 # Not continuous, or so steep somewhere that a rounding shows.
 STEEP = frozenset(
     """floor ceil round trunc sign divide floor_divide trunc_divide mod floor_mod trunc_mod power log log2 log10 sqrt rsqrt
     acos acosh asin atanh tan sinh cosh exp prod cumprod variance sort argsort topk unique searchsorted nn.layer_norm
     nn.batch_norm nn.instance_norm nn.group_norm nn.l2_normalize vision.get_valid_counts reinterpret full full_like one_hot
-    nn.pad cast cast_like""".split()
+    nn.pad cast cast_like dyn.full dyn.nn.pad dyn.one_hot dyn.topk""".split()
 )
 # Their result says nothing of the elements.
 SIZES_ONLY = frozenset(("shape_of", "ndarray_size", "zeros_like", "ones_like"))
@@ -154,17 +168,23 @@ class Operators(Extended):
     # --- calls ------------------------------------------------------------------------------------
 
     def case(self, name: str, dtypes: Sequence[str]) -> Case | None:
-        """A case that is total; None if no draw gave one."""
-        op = get(name)
+        """A case without an error, of an operator with a mark one that might have had one; None if no draw gave it."""
+        op = get(name.removesuffix("?"))
+        wanted = Effect.MAY_FAIL if name.endswith("?") else Effect.TOTAL
         for _ in range(20):
-            case = generate(name, self.pick(dtypes), self.source)
-            types = tuple(concrete_type(v) for v in case.inputs)
-            if op.effect_of(types, case.attrs) is Effect.TOTAL:  # type: ignore[arg-type]
+            case = generate(op.name, self.pick(dtypes), self.source)
+            if self.effect(op, case) is wanted and not isinstance(reference(op, case), type):
                 return case
         return None
 
+    def effect(self, op: Op, case: Case) -> Effect:
+        return op.effect_of(tuple(concrete_type(v) for v in case.inputs), case.attrs)  # type: ignore[arg-type]
+
     def total_call(self, name: str, case: Case, depth: int) -> tuple[str, RelayType, bool]:
         """The call, its type (sizes as they are, None if data decide) and whether its floats are steep."""
+        self.called.add(name)
+        fails = name.endswith("?")
+        name = name.removesuffix("?")
         op = get(name)
         types: Any = tuple(concrete_type(v) for v in case.inputs)
         result = op.relation(ConcreteContext(op, types), types, case.attrs)
@@ -180,12 +200,12 @@ class Operators(Extended):
         operands = []
         for place, value in enumerate(case.inputs):
             arg = op.args[min(place, len(op.args) - 1)]
-            if (name, arg) in FIXED:
-                operands.append(self.parameter(value, static))
+            fixed = fails and (arg not in HARMLESS or name in ALL_FIXED)
+            if fixed or (name, arg) in FIXED:
+                operands.append(self.argument(value, exact=True, static=static, depth=0))
             else:
                 careful = exact or arg == "condition"
                 operands.append(self.argument(value, careful, static, depth))
-        self.called.add(name)
         return call_text(op, operands, case.attrs), result, exact
 
     def flattened(self, text: str, steep: bool) -> str:
@@ -208,8 +228,9 @@ class Operators(Extended):
 
     def total_expr(self, want: Tensor, depth: int) -> str | None:
         """Any total operator's result, made to fit."""
-        name = self.pick(TOTAL)
-        found = get(name).dtypes[0]
+        name = self.pick(DRAWN)
+        op = get(name.removesuffix("?"))
+        found = op.dtypes[0]
         whole = [d for d in found if d not in FLOATS]
         if want.dtype not in FLOATS and not whole:
             return None
@@ -225,13 +246,13 @@ class Operators(Extended):
         if isinstance(result, TupleType):
             text = f"({text}).{place}"
         type_ = parts[place]
-        if type_.dtype in FLOATS and (steep or get(name).pattern is not OpPattern.INJECTIVE):
+        if type_.dtype in FLOATS and (steep or op.pattern is not OpPattern.INJECTIVE):
             text = self.flattened(text, steep)
         return self.fitted(text, type_.dtype, type_.shape, want)
 
     def binding(self, name: str, depth: int) -> tuple[str, list[str]]:
         """let %v = call, and what main gives of it: the result itself."""
-        case = self.case(name, get(name).dtypes[0])
+        case = self.case(name, get(name.removesuffix("?")).dtypes[0])
         if case is None:
             return "", []
         text, result, steep = self.total_call(name, case, depth)
@@ -280,7 +301,7 @@ def operator_program(source: Source, first: str, name: str = "main") -> Program:
     gen.scope += [("%x", binder), ("%log", Ref(INT_SCALAR))]
     bindings, results = "", list[str]()
     for turn in range(gen.integer(1, 3)):
-        text, given = gen.binding(gen.pick(TOTAL) if turn else first, gen.integer(0, 3))
+        text, given = gen.binding(gen.pick(DRAWN) if turn else first, gen.integer(0, 3))
         bindings += text
         results += given
     body = gen.operand(gen.tensor(), 3)
