@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
@@ -12,6 +13,7 @@ from nimblevm import dtypes
 from nimblevm._ffi import ffi, lib
 from nimblevm.bytecode.adt import ADTValue, Constructor
 from nimblevm.bytecode.executable import Executable
+from nimblevm.bytecode.types import FunctionInfo, TensorType
 from nimblevm.errors import InvalidInput, InvalidInputType, ValueMoved
 from nimblevm.vm.tensor import DTYPE_NUMBERS, Gift, Moved, Tensor, as_array, from_result
 
@@ -23,7 +25,8 @@ _NUMBERS = ffi.typeof("int64_t[]")
 _POINTERS = ffi.typeof("void *[]")
 _LEAVE = 2**63 - 1
 """A code of nvm_args_fill: filled in afterwards."""
-_FEW = 4
+_FEW = 8
+"""Parameters of functions whose argument array is kept."""
 _ARG_INT, _ARG_FLOAT = lib.NVM_ARG_INT, lib.NVM_ARG_FLOAT
 _ARG_ADT, _ARG_HANDLE = lib.NVM_ARG_ADT, lib.NVM_ARG_HANDLE
 _OUT_TENSOR, _OUT_ADT = lib.NVM_OUT_TENSOR, lib.NVM_OUT_ADT
@@ -119,13 +122,11 @@ class ArgumentList:
 
     def add(self, value: Any, place: str) -> None:
         """Append one parameter's value; `place` ("parameter %x") opens the messages of InvalidInput."""
-        if (
-            type(value) is int and value in _INT64
-        ):  # the common cases of calls that take microseconds
+        if type(value) is int and value in _INT64:  # common in calls that take microseconds
             self._others.append((len(self._codes), value))
             self._codes.append(_LEAVE)
             return
-        items = [value] if type(value) is np.ndarray else self._items(value, place)
+        items = self._items(value, place)
         codes, arrays, table = self._codes, self._arrays, self._exe.constructors
         number = len(items)
         for item in reversed(items):
@@ -235,23 +236,11 @@ class ArgumentList:
         if self._arrays or len(self._others) < count:
             shapes = ffi.new(_NUMBERS, self._shapes)
             self._keep.append(shapes)
-            if len(self._arrays) == count <= _FEW:
-                self._fill_few(args, shapes)
-            else:
-                data = ffi.new(_POINTERS, [ffi.from_buffer(array) for array in self._arrays])
-                lib.nvm_args_fill(args, count, ffi.new(_NUMBERS, self._codes), data, shapes)
+            data = ffi.new(_POINTERS, [ffi.from_buffer(array) for array in self._arrays])
+            lib.nvm_args_fill(args, count, ffi.new(_NUMBERS, self._codes), data, shapes)
         for position, value in self._others:
             self._fill(args[position], value)
         return args, count
-
-    def _fill_few(self, args: Any, shapes: Any) -> None:
-        """What nvm_args_fill does for compact arrays alone, without lists for C to read."""
-        start = 0
-        for position, array in enumerate(self._arrays):
-            arg, code = args[position], self._codes[position]
-            arg.dtype, arg.rank, arg.dl_device_type = code & 255, code >> 8, 1
-            arg.data, arg.shape = ffi.from_buffer(array), shapes + start
-            start += code >> 8
 
     def _fill(self, arg: Any, value: Any) -> None:
         """A strided array, a gift, a number or a handle."""
@@ -312,6 +301,49 @@ class ArgumentList:
             arg.kind, arg.handle = _ARG_HANDLE, value.pointer
 
 
+class ArrayArguments:
+    """The nvm_arg array of a function that takes nothing but tensors, kept from call to call: only addresses and
+    sizes are new. `fill` must hold `lock`; a call that can't have it makes an ArgumentList.
+    """
+
+    __slots__ = ("_numbers", "_rows", "args", "count", "lock")
+
+    def __init__(self, types: Sequence[TensorType]) -> None:
+        self.lock = threading.Lock()
+        self.count = len(types)
+        self.args = ffi.new(_ARGS, self.count)
+        self._numbers = ffi.new(_NUMBERS, sum(len(type_.dims) for type_ in types))
+        self._rows: list[tuple[Any, Any, int, int]] = []  # nvm_arg, dtype, rank, first size
+        start = 0
+        for position, type_ in enumerate(types):
+            arg, rank = self.args[position], len(type_.dims)
+            dtype = np.dtype(dtypes.dtype(type_.dtype).numpy)
+            arg.dtype, arg.rank, arg.dl_device_type = DTYPE_NUMBERS[dtype], rank, 1
+            arg.shape = self._numbers + start
+            self._rows.append((arg, dtype, rank, start))
+            start += rank
+
+    @staticmethod
+    def of(function: FunctionInfo) -> ArrayArguments | None:
+        """For a function of tensors; None for another one."""
+        types = [p.type for p in function.params if isinstance(p.type, TensorType)]
+        return ArrayArguments(types) if 0 < len(types) == len(function.params) <= _FEW else None
+
+    def fill(self, values: tuple[Any, ...]) -> bool:
+        """Whether all values are compact arrays of the right dtype and rank, which then stand in `args`."""
+        numbers = self._numbers
+        for value, (arg, dtype, rank, at) in zip(values, self._rows, strict=True):
+            if type(value) is not np.ndarray or value.dtype is not dtype or value.ndim != rank:
+                return False
+            if not value.flags.c_contiguous:
+                return False
+            arg.data = ffi.from_buffer(value)
+            for size in value.shape:
+                numbers[at] = size
+                at += 1
+        return True
+
+
 def results(result: Any, exe: Executable, vm: object) -> Any:
     """The Python value of an nvm_result (which stays owned by the caller): Tensor, tuple, ADTValue or Handle."""
     count = lib.nvm_result_count(result)
@@ -333,4 +365,4 @@ def results(result: Any, exe: Executable, vm: object) -> Any:
     return stack[0]
 
 
-__all__ = ["ArgumentList", "Handle", "results"]
+__all__ = ["ArgumentList", "ArrayArguments", "Handle", "results"]

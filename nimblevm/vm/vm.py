@@ -15,7 +15,7 @@ from nimblevm.bytecode.executable import Executable
 from nimblevm.bytecode.types import FunctionInfo
 from nimblevm.devices.device import Device
 from nimblevm.errors import Closed, InvalidInput, InvalidInputType
-from nimblevm.vm.arguments import ArgumentList, results
+from nimblevm.vm.arguments import ArgumentList, ArrayArguments, results
 from nimblevm.vm.profiler import LEVELS, Profile, read
 
 _RESULT = ffi.typeof("nvm_result **")
@@ -28,11 +28,12 @@ class _Entry:
     function: FunctionInfo
     index: int
     places: tuple[str, ...]  # of the parameters, for messages
+    arrays: ArrayArguments | None  # where only tensors are taken
 
     @classmethod
     def of(cls, function: FunctionInfo) -> _Entry:
         places = tuple(f"parameter %{p.name} of @{function.name}" for p in function.params)
-        return cls(function, function.index, places)
+        return cls(function, function.index, places, ArrayArguments.of(function))
 
 
 def _is_number(value: object) -> bool:
@@ -168,22 +169,40 @@ class VirtualMachine:
         places = entry.places
         if named or len(args) != len(places):
             args = _bind(entry.function, args, named)
+        arrays = entry.arrays
+        if arrays is not None and arrays.lock.acquire(blocking=False):
+            try:
+                if arrays.fill(args):
+                    return self._invoke(handle, entry, arrays.args, arrays.count, args, None)
+            finally:
+                arrays.lock.release()
         arguments = ArgumentList(exe, self)
         for value, place in zip(args, places, strict=True):
             arguments.add(value, place)
         array, count = arguments.build()
+        gives = arguments if arguments.gifts or arguments.given_handles else None
+        return self._invoke(handle, entry, array, count, args, gives)
+
+    def _invoke(
+        self,
+        handle: Any,
+        entry: _Entry,
+        array: Any,
+        count: int,
+        args: tuple[Any, ...],
+        gives: ArgumentList | None,
+    ) -> Any:
+        """The call in C and its results; `gives`: what the call is given for good."""
         out = ffi.new(_RESULT)
-        if arguments.gifts or arguments.given_handles:
-            status = arguments.invoke(
-                lambda: lib.nvm_vm_invoke(handle, entry.index, array, count, out)
-            )
-        else:
+        if gives is None:
             status = lib.nvm_vm_invoke(handle, entry.index, array, count, out)
+        else:
+            status = gives.invoke(lambda: lib.nvm_vm_invoke(handle, entry.index, array, count, out))
         if status:
             self._raise(status, args)
         result = out[0]
         try:
-            return results(result, exe, self)
+            return results(result, self._exe, self)
         finally:
             lib.nvm_result_free(result)
 
