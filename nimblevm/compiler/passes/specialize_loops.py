@@ -91,7 +91,7 @@ def _locals(function: Function) -> dict[Call, _Recursion]:
     """The local functions with products that are started once, outside of all of them, by the call that does."""
     finder = LoopFinder(Dataflow(function.body))
     found: dict[Call, _Recursion] = {}
-    bodies: list[int] = []
+    bodies: set[int] = set()
     for let in finder.candidates:
         own = let.value
         if not isinstance(own, Function) or own.attrs or own.type_params:
@@ -104,8 +104,16 @@ def _locals(function: Function) -> dict[Call, _Recursion]:
         work = _Recursion(let.var, own, again)
         if any(is_op(n, "nn.dense") for n in postorder(own.body)) and _filled(work, starts[0]):
             found[starts[0]] = work
-            bodies.append(body)
-    return {c: w for c, w in found.items() if not any(finder.is_inside(c, b) for b in bodies)}
+            bodies.add(body)
+    return {c: w for c, w in found.items() if not _is_within(finder, c, bodies)}
+
+
+def _is_within(finder: LoopFinder, call: Call, bodies: set[int]) -> bool:
+    """Whether a call is evaluated in one of some blocks or within one."""
+    block = finder.place.home[call]
+    while block and block not in bodies:
+        block = finder.place.tree.parent[block]
+    return block in bodies
 
 
 def _filled(work: _Recursion, start: Call) -> dict[Var, Expr]:
