@@ -5,8 +5,10 @@ after:   nn.contrib_dense_pack(%x, meta[relay.Constant][0], weight_layout="NC16n
          (the constant is (ceil(units / 16), K, 16), zeros behind the last column)
 
 Also nn.matmul with a constant right operand. A constant has one layout for all of its uses: one that anything but such
-a product reads stays as it is. So do weights of fewer columns than MIN_UNITS, where padding costs more than it gains,
-and dtypes without packed kernels. With `weights` "float16" or "bfloat16" float32 weights are stored in 16 bits.
+a product reads stays as it is, except that rows of a large table (an embedding's, which is the last product's weight
+too) are taken out of the panels: compiler/packed_rows.py. So do weights of fewer columns than MIN_UNITS stay, where
+padding costs more than it gains, and dtypes without packed kernels. With `weights` "float16" or "bfloat16" float32
+weights are stored in 16 bits.
 
 Needs: inferred types. Keeps: them. Cost: one walk and a copy of the weights.
 """
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nimblevm.compiler.packed_rows import is_row_lookup, packed_rows
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import (
     Rewriter,
@@ -57,19 +60,26 @@ def _unit_axis(node: Expr) -> int:
     return 0 if node.op.name == "nn.dense" or node.attrs.transpose_b else 1
 
 
-def _packable(mod: IRModule) -> dict[Constant, int]:
-    """Constants that only such products read, all in one way, and the axis of their columns."""
+def _packable(mod: IRModule, rows: bool) -> dict[Constant, int]:
+    """Constants that only such products read, all in one way, and the axis of their columns. rows: lookups of rows may
+    read them too.
+    """
     axis: dict[Constant, int] = {}
     other: set[Constant] = set()
+    tables: set[Constant] = set()
     for function in mod.functions.values():
         for node in postorder(function.body):
             weight = _weight(node)
             for position, child in enumerate(children(node)):
                 if not isinstance(child, Constant):
                     continue
+                if rows and is_row_lookup(node, child):
+                    tables.add(child)
+                    continue
                 wanted = weight is child and position == 2 and isinstance(node, Call)
                 if not wanted or axis.setdefault(child, _unit_axis(node)) != _unit_axis(node):
                     other.add(child)
+    other.update(c for c in tables if axis.get(c) != 0)
     return {constant: a for constant, a in axis.items() if constant not in other}
 
 
@@ -100,18 +110,28 @@ class _Packer(Rewriter):
         self.made = made
         self.dtype = dtype
 
-    def visit(self, node: Expr, new: Expr) -> Expr:
-        weight = _weight(new)
-        if weight is None or weight not in self.packable or not isinstance(new, Call):
-            return new
+    def _columns(self, weight: Constant) -> Array:
+        return weight.data if self.packable[weight] == 0 else weight.data.T
+
+    def _packed(self, weight: Constant, product: Call) -> Constant:
         packed = self.made.get(weight)
-        columns = weight.data if self.packable[weight] == 0 else weight.data.T
         if packed is None:
-            panels = _stored(panels_of(columns), self.dtype, new)
+            panels = _stored(panels_of(self._columns(weight)), self.dtype, product)
             packed = self.made[weight] = Constant(panels, span=weight.span)
+        return packed
+
+    def visit(self, node: Expr, new: Expr) -> Expr:
+        if not isinstance(new, Call):
+            return new
+        table = new.args[0] if new.args else None
+        if isinstance(table, Constant) and table in self.packable and is_row_lookup(new, table):
+            return packed_rows(new, self._packed(table, new))
+        weight = _weight(new)
+        if weight is None or weight not in self.packable:
+            return new
         call = op_call(
-            "nn.contrib_dense_pack", (new.args[0], packed), type_of(new),
-            weight_layout=LAYOUT, units=columns.shape[0], out_dtype="",
+            "nn.contrib_dense_pack", (new.args[0], self._packed(weight, new)), type_of(new),
+            weight_layout=LAYOUT, units=self._columns(weight).shape[0], out_dtype="",
         )  # fmt: skip
         object.__setattr__(call, "span", new.span)
         return call
@@ -119,7 +139,7 @@ class _Packer(Rewriter):
 
 def pack_weights(mod: IRModule, ctx: PassContext) -> IRModule:
     """See the module's docstring."""
-    packable = _packable(mod)
+    packable = _packable(mod, ctx.weights == "float32")
     if not packable:
         return mod
     made: dict[Constant, Constant] = {}
