@@ -142,6 +142,7 @@ def _compiled(
         mod = PIPELINE(mod, ctx)
         stage("emit")
         record = emit(mod, ctx.unbox, {"nimblevm": VERSION}, builder, ctx.kernels)
+        stage("file")
         return serialize(record)
 
 
@@ -228,7 +229,7 @@ def _module(mod: IRModule | Function) -> IRModule:
 
 def _stages(progress: Progress | None) -> Callable[[str], None]:
     """Tells `progress` which stage begins; passes that run again count once."""
-    names = ("infer_type", *PIPELINE.order(), "emit", "machine code")
+    names = ("infer_type", *PIPELINE.order(), "emit", "machine code", "file")
     done = 0
 
     def begin(name: str) -> None:

@@ -166,6 +166,7 @@ typedef struct nvm_vm_stats {
   /* Bytes of all runs: copied outside of kernels (appends, DeviceCopy, arguments and results that
    * could not be handed over), and of the outputs of kernels. */
   uint64_t copied_bytes, written_bytes;
+  uint64_t allocated_bytes; /* of all blocks that `allocations` counts */
 } nvm_vm_stats;
 nvm_status nvm_vm_stats_get(nvm_vm *vm, nvm_vm_stats *out_stats);
 

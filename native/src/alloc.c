@@ -242,6 +242,7 @@ nvm_status nvm_storage_create(nvm_heap *heap, uint32_t device, size_t size, size
   heap->live_bytes += (int64_t)capacity;
   if (heap->live_bytes > heap->run_peak) heap->run_peak = heap->live_bytes;
   heap->allocations++;
+  heap->allocated_bytes += capacity;
 #ifdef NVM_TEST
   if (!heap->zero && pool->device->vtable->host_accessible) memset(storage->memory, 0xA5, capacity);
 #endif

@@ -282,7 +282,8 @@ NVM_EXPORT nvm_status nvm_vm_stats_get(nvm_vm *vm, nvm_vm_stats *out_stats) {
                               .pool_bytes = nvm_heap_cached(heap),
                               .system_allocations = atomic_load(&heap->system_allocations),
                               .copied_bytes = heap->copied_bytes,
-                              .written_bytes = heap->written_bytes};
+                              .written_bytes = heap->written_bytes,
+                              .allocated_bytes = heap->allocated_bytes};
   let_go(vm);
   return NVM_OK;
 }

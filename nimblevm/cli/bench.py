@@ -32,6 +32,10 @@ def bench(
         bool,
         typer.Option("--quick", help="few inputs, 2 seconds a row, no limits: a look, no result"),
     ] = False,
+    study: Annotated[
+        list[str] | None,
+        typer.Option(help="instead of the table, a study of our side: dispatch, memory, compile"),
+    ] = None,
     show_rows: Annotated[bool, typer.Option("--list", help="list the rows and stop")] = False,
 ) -> None:
     """Compare with other systems on whole models, one worker process a side, in interleaved turns.
@@ -43,9 +47,10 @@ def bench(
     Examples:
       nimblevm bench --list
       nimblevm bench --quick lstm
+      nimblevm bench --study memory --study compile
     """
     try:
-        from nimblevm.bench import run  # noqa: PLC0415 - optional extra
+        from nimblevm.bench import run, studies  # noqa: PLC0415 - optional extra
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in _NEEDED:
@@ -58,6 +63,7 @@ def bench(
             typer.echo(f"{name:16}{title}")
         return
     try:
+        studies.check(study or [])
         counts = [int(part) for part in threads.split(",")]
         wanted = None if peers is None else [p for p in peers.split(",") if p]
         plan = run.Plan.of(rows or [], wanted, counts, seconds, quick)
@@ -66,12 +72,16 @@ def bench(
     console, status = Console(), Console(stderr=True)
     if not console.is_terminal:
         console = Console(width=_WIDTH)
-    found: dict[str, Any] = run.run(
-        plan, console, lambda text: status.print(text, highlight=False), plots
+
+    def log(text: str) -> None:
+        status.print(text, highlight=False)
+
+    found: dict[str, Any] = (
+        studies.run(study, quick, console, log) if study else run.run(plan, console, log, plots)
     )
     if json_file is not None:
         json_file.write_text(json.dumps(found, indent=1))
-        status.print(f"wrote {json_file}", highlight=False)
+        log(f"wrote {json_file}")
 
 
 __all__ = ["bench"]

@@ -130,7 +130,7 @@ def test_compile_reports_stages() -> None:
     seen: list[tuple[str, int, int]] = []
     nvm.compile(mod, progress=lambda *stage: seen.append(stage))
     assert seen[0] == ("infer_type", 0, seen[0][2])
-    assert [name for name, _, _ in seen][-2:] == ["emit", "machine code"]
+    assert [name for name, _, _ in seen][-3:] == ["emit", "machine code", "file"]
     assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)
     assert {total for _, _, total in seen} == {seen[-1][1] + 1}
     assert "fuse_ops" in [name for name, _, _ in seen]
