@@ -221,7 +221,10 @@ class KernelText:
         last: str | None = None,
         inside: Callable[[str], None] | None = None,
     ) -> None:
-        """Turns first .. last - 1 (default: all) of a loop; `inside` writes the body for the register of a turn."""
+        """Turns first .. last - 1 (default: all) of a loop; `inside` writes the body for the register of a turn.
+
+        Loops that are divided, those with `last`, ask now and then whether to go on, as outermost ones do.
+        """
         b = self.lines
         extent = self._value(loop.extent) if last is None else last
         name = b.name("loop")
@@ -239,9 +242,9 @@ class KernelText:
         mark = self._node(f'distinct !{{!SELF, !{{!"llvm.loop.mustprogress"}}{extra}}}')
         outermost = len(self.scopes) == 1
         in_chunks = (outermost or last is not None) and not inner and _may_be_long(loop.extent)
-        # Blocks of rows inside another loop may take long too: 8 blocks of attention over 4,000 keys are some ms.
-        blocks = inner and not loop.parallel and not isinstance(loop.extent, Const)
-        mask = self._poll_mask(loop.body) if inner and outermost else str(POLL_TURNS_DEEP - 1)
+        divided = inner and (outermost or last is not None)
+        polls = divided or (inner and self._is_of_blocks(loop))
+        mask = self._poll_mask(loop.body) if divided else str(POLL_TURNS_DEEP - 1)
         end = extent
         if in_chunks:
             first, end = self._open_chunk(first, extent)
@@ -253,7 +256,7 @@ class KernelText:
         b.void(f"%{name}.go = icmp slt i64 %{name}.i, {end}")
         b.void(f"br i1 %{name}.go, label %{name}.body, label %{name}.exit")
         b.label(f"{name}.body")
-        if blocks or (inner and outermost):
+        if polls:
             self._poll_now_and_then(f"%{name}.i", mask)
         if inside is None:
             self._scoped(loop.body, {loop.var: f"%{name}.i"})
@@ -267,6 +270,16 @@ class KernelText:
         if in_chunks:
             self._close_chunk(first, end, extent)
         self.group = outer_group
+
+    def _is_of_blocks(self, loop: For) -> bool:
+        """Blocks of rows inside another loop may take long too: 8 blocks of attention over 4,000 keys are some ms.
+
+        Not the loops of sums, which write to tiles only: these would leave their registers.
+        """
+        if loop.parallel or isinstance(loop.extent, Const):
+            return False
+        stores = [s for s in all_statements(loop.body) if isinstance(s, Store)]
+        return any(s.buffer not in self.stack for s in stores)
 
     def _masked(self, loop: For) -> str:
         """Wishes: all turns as lanes of one vector, those beyond the last turn masked."""

@@ -126,15 +126,20 @@ def columns(loop: For, dot: Dot, factor: int) -> tuple[Statement, ...]:
 
 def tiles(rows: For, loop: For, dot: Dot, row_factor: int, factor: int) -> tuple[Statement, ...]:
     """Two nested loops over outputs, row_factor x factor of them at once."""
-    one_by_one = (For(rows.var, rows.extent, columns(loop, dot, factor), True),)
+    one_by_one = _for_each(rows.var, rows.extent, columns(loop, dot, factor))
     if row_factor == 1 or (isinstance(rows.extent, Const) and rows.extent.value < row_factor):
         return one_by_one
     groups, left, var, rest = _rest(rows, dot, row_factor)
     group, body = jammed(rows.var, dot, row_factor)
-    found: list[Statement] = [For(group, groups, columns(loop, body, factor), True)]
+    found = _for_each(group, groups, columns(loop, body, factor))
     if not is_zero(left):
-        found.append(For(var, left, columns(loop, rest, factor), True))
-    return tuple(found)
+        found += _for_each(var, left, columns(loop, rest, factor))
+    return found
+
+
+def _for_each(var: LoopVar, extent: Value, parts: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    """A loop of its own around each part: threads divide perfect nests, whichever loop of them is long."""
+    return tuple(For(var, extent, (part,), True) for part in parts)
 
 
 def _factors(dot: Dot, registers: int) -> tuple[int, int]:
