@@ -133,13 +133,11 @@ class _Finder:
         rank = len(source.shape) if isinstance(source, TensorType) else 0
         if call.attrs.axis % rank != rank - 1:
             return None
-        step = width // where if isinstance(where, int) else 0
-        marks = (
-            range(0, width + 1, step)
-            if step
-            else (0, *(() if isinstance(where, int) else where), width)
-        )
-        bounds = list(pairwise(marks))
+        if isinstance(where, int):
+            step = width // where  # 0 for an empty axis, whose pieces are as many
+            bounds = [(at * step, (at + 1) * step) for at in range(where)]
+        else:
+            bounds = list(pairwise((0, *where, width)))
         fields = self.flow.readers(call)
         if not all(isinstance(f, TupleGetItem) for f in fields):
             return None
