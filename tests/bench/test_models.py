@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import nimblevm as nvm
+from nimblevm.bench.peers import nimble
+from nimblevm.bench.rows import ROWS
 from nimblevm.bench.workloads import g2p, lstm, treelstm
 from tests.bench.measure import nanoseconds, record
 from tests.bench.reference import library
@@ -83,3 +85,15 @@ def test_g2p(benchmark: Any, word: str) -> None:
     steps = len(letters) + len(vm.run(letters)) + 1
     took = nanoseconds(benchmark, lambda: vm.run(letters), 100)
     record(benchmark, f'g2p-en "{word}", a step of {steps}', "vm", took / steps, None)
+
+
+@pytest.mark.parametrize("name", ["lstm2", "gru", "minilm-8", "seq2seq", "chain"])
+def test_row(benchmark: Any, name: str) -> None:
+    """Rows of `nimblevm bench`, our side alone; a token, symbol or operator of the middle input."""
+    row = ROWS[name].shortened()
+    prepared = nimble.prepare(row, threads=1)
+    cases = row.cases()
+    case = cases[len(cases) // 2]
+    value = prepared.load(case)
+    took = nanoseconds(benchmark, lambda: prepared.run(value), 50)
+    record(benchmark, f"{row.name}, size {case.size}, a unit", "vm", took / case.units, None)

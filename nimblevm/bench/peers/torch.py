@@ -1,10 +1,14 @@
-"""PyTorch, eager, inference mode: nn.LSTM and nn.GRU, fused attention, trees by recursion or level by level."""
+"""PyTorch, eager, inference mode: nn.LSTM and nn.GRU, fused attention, trees by recursion or level by level.
+
+torch.compile does not take part: with dynamic lengths it had not compiled the six layers of MiniLM after minutes.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -26,34 +30,29 @@ def version() -> str:
 
 def prepare(row: Row, threads: int, variant: str = "") -> Prepared:
     """Tensors share memory with numpy's arrays both ways (from_numpy, numpy())."""
+    if row.kind not in _MODELS and row.kind != "chain":
+        raise Unsupported(f"no PyTorch model of {row.kind}")
     torch.set_num_threads(threads)
     torch.set_num_interop_threads(1)
     start = time.perf_counter()
     weights = {name: torch.from_numpy(array) for name, array in row.params().items()}
-    makers: dict[str, Callable[[dict[str, Any], Row], Model]] = {
-        "lstm": _lstm, "gru": _gru, "treelstm": _by_level, "bert": _bert, "seq2seq": _seq2seq, "gpt2": _gpt2,
-        "resnet": _resnet,
-    }  # fmt: skip
-    models: dict[str, Model] = {}
-    load: Callable[[Case], Any] = lambda case: case.inputs  # noqa: E731
     options = f"eager, inference_mode, {threads} thread(s)"
-    if row.kind == "treelstm":
-        if variant == "recursion":
-            models["main"] = _recursion(weights)
-            options += ", recursion"
-        else:
-            models["main"] = _by_level(weights, row)
-            load = lambda case: _levels(case)  # noqa: E731
-            options += ", level by level"
-    elif row.kind == "chain":
-        for case in row.cases():
-            models[case.program] = _chain([weights[f"w{k}"] for k in range(case.units)])
-    elif row.kind in makers:
-        models["main"] = makers[row.kind](weights, row)
+    inputs: Callable[[Case], Any] = attrgetter("inputs")
+    if row.kind == "chain":
+        models = {
+            case.program: _chain([weights[f"w{k}"] for k in range(case.units)])
+            for case in row.cases()
+        }
+    elif variant == "recursion":
+        models = {"main": _recursion(weights)}
+        options += ", recursion"
     else:
-        raise Unsupported(f"no PyTorch model of {row.kind}")
+        models = {"main": _MODELS[row.kind](weights, row)}
+        if row.kind == "treelstm":
+            inputs = _levels
+            options += ", level by level"
     seconds = time.perf_counter() - start
-    return Prepared(_run, options, seconds, lambda case: (models[case.program], load(case)))
+    return Prepared(_run, options, seconds, lambda case: (models[case.program], inputs(case)))
 
 
 def _run(loaded: tuple[Model, Any]) -> Sequence[Array]:
@@ -270,5 +269,10 @@ def _chain(matrices: Sequence[Any]) -> Model:
 
     return run
 
+
+_MODELS: dict[str, Callable[[dict[str, Any], Row], Model]] = {
+    "lstm": _lstm, "gru": _gru, "treelstm": _by_level, "bert": _bert, "gpt2": _gpt2, "seq2seq": _seq2seq,
+    "resnet": _resnet,
+}  # fmt: skip
 
 __all__ = ["prepare", "version"]
