@@ -130,7 +130,7 @@ def _compiled(
     stage("infer_type")
     with gc_paused():
         if params:
-            mod = bind_params(mod, params)
+            mod = _bound(mod, params, "main", copy=False)  # the file holds the copy
         if any(f.checked_type is None for f in mod.functions.values()):
             check_well_formed(mod)
             mod = infer_type(mod)
@@ -263,6 +263,10 @@ def bind_params(mod: IRModule, params: Mapping[str, Any], name: str = "main") ->
     """A module whose function `name` has some parameters replaced by constants. CompileError for an
     unknown name.
     """
+    return _bound(mod, params, name, copy=True)
+
+
+def _bound(mod: IRModule, params: Mapping[str, Any], name: str, copy: bool) -> IRModule:
     if not isinstance(params, Mapping):
         raise TypeError(f"params must map names to arrays, not be a {type(params).__name__}")
     function = mod.function(name)
@@ -273,7 +277,7 @@ def bind_params(mod: IRModule, params: Mapping[str, Any], name: str = "main") ->
         raise CompileError(f"params names {', '.join(unknown)}, but @{name} {has}")
     memo: dict[Expr, Expr] = {}
     for key, value in params.items():
-        memo[by_name[key]] = _constant(by_name[key], value)
+        memo[by_name[key]] = _constant(by_name[key], value, copy)
     body = Rewriter(memo).rewrite(function.body)
     kept = tuple(p for p in function.params if p.name_hint not in params)
     result = mod.shallow_copy()
@@ -283,7 +287,7 @@ def bind_params(mod: IRModule, params: Mapping[str, Any], name: str = "main") ->
     return result
 
 
-def _constant(param: Var, value: Any) -> Constant:
+def _constant(param: Var, value: Any, copy: bool) -> Constant:
     """An array for a parameter: exact dtype, rank and static dims. Python numbers and lists take the dtype."""
     declared: Type | None = param.type_annotation
     plain = isinstance(value, bool | int | float | list | tuple)
@@ -304,6 +308,9 @@ def _constant(param: Var, value: Any) -> Constant:
                 f"but the value is {array.dtype.name} of shape {array.shape}"
                 + (f"; value.astype({declared.dtype!r}) casts it" if cast else "")
             )
+    if not copy:
+        array = array.view()
+        array.flags.writeable = False  # Constant copies what may change
     return Constant(array, span=param.span)
 
 

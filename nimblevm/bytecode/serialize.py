@@ -117,12 +117,15 @@ class FunctionRecord:
 
 @dataclass(frozen=True, slots=True)
 class ConstantRecord:
-    """A tensor constant; `data` is its row-major bytes (any C-contiguous buffer)."""
+    """A tensor constant; `data` is its row-major bytes (any C-contiguous buffer), `digest` their SHA-256 where it is
+    known already.
+    """
 
     dtype: int
     dims: tuple[int, ...]
     data: Any
     device: int = 0
+    digest: bytes = field(default=b"", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,10 +299,12 @@ class ProgramBuilder:
         SHA-256.
         """
         number, shape = dtypes.dtype(dtype).number, tuple(int(d) for d in dims)
-        key = (number, shape, device, hashlib.sha256(_bytes_view(data)).digest())
-        index = self._constants.setdefault(key, len(self._constant_records))
+        digest = hashlib.sha256(_bytes_view(data)).digest()
+        index = self._constants.setdefault(
+            (number, shape, device, digest), len(self._constant_records)
+        )
         if index == len(self._constant_records):
-            self._constant_records.append(ConstantRecord(number, shape, data, device))
+            self._constant_records.append(ConstantRecord(number, shape, data, device, digest))
         return index
 
     def kernel(self, record: KernelRecord) -> int:
@@ -379,7 +384,7 @@ def _layout_constants(records: Sequence[ConstantRecord]) -> tuple[list[list[Any]
     end = 0
     for record in records:
         view = _bytes_view(record.data)
-        key = (hashlib.sha256(view).digest(), view.nbytes)
+        key = (record.digest or hashlib.sha256(view).digest(), view.nbytes)
         offset = places.get(key)
         if offset is None:
             padding = _padding(end)

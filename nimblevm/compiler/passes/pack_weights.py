@@ -117,6 +117,7 @@ class _Packer(Rewriter):
         packed = self.made.get(weight)
         if packed is None:
             panels = _stored(panels_of(self._columns(weight)), self.dtype, product)
+            panels.flags.writeable = False  # nobody else writes to it: Constant need not copy it
             packed = self.made[weight] = Constant(panels, span=weight.span)
         return packed
 

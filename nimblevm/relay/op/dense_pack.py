@@ -52,8 +52,10 @@ def panels_of(weight: Array) -> Array:
     """A weight (units, K) as panels (ceil(units / 16), K, 16), zeros behind the last column."""
     units, depth = weight.shape
     count = -(-units // LANES)
-    padded = np.zeros((count * LANES, depth), weight.dtype)
-    padded[:units] = weight
+    padded = weight
+    if units != count * LANES:
+        padded = np.zeros((count * LANES, depth), weight.dtype)
+        padded[:units] = weight
     return np.ascontiguousarray(padded.reshape(count, LANES, depth).transpose(0, 2, 1))
 
 
