@@ -39,7 +39,7 @@ from nimblevm.kernels.loop_ir import (
     Unary,
     Value,
 )
-from nimblevm.kernels.rewrite import all_statements, parts
+from nimblevm.kernels.rewrite import all_statements, all_values, parts, values_of
 from nimblevm.kernels.schedule import STACK
 
 POLL_TURNS, POLL_TURNS_DEEP, POLL_ELEMENTS = 64, 8, 1 << 16
@@ -91,6 +91,8 @@ class KernelText:
         shared = {index for pair in kernel.alias for index in pair}
         self.noalias = [i not in shared for i in range(len(kernel.buffers))]
         self.mutable = {i for i, b in enumerate(kernel.buffers) if b.role != "in"} | shared
+        products = (s for s in all_statements(kernel.body) if isinstance(s, PanelProduct))
+        self.panels = {s.tile for s in products}
         self.stack = {i for i, b in enumerate(kernel.buffers) if b.name == STACK}
         self.operands = [i for i in range(len(kernel.buffers)) if i not in self.stack]
         position = len(kernel.dims)
@@ -236,8 +238,9 @@ class KernelText:
             extra = ", " + self._node(f'!{{!"llvm.loop.parallel_accesses", {self.group}}}')
         if loop.masked:
             extra += self._masked(loop)
-        if loop.parallel and not inner and isinstance(loop.extent, Const):
-            # Unrolled first, the turns are lost to the vectoriser, which then takes the loop around.
+        if loop.parallel and not inner and self._reads_panels(loop):
+            # Unrolled first, the turns are lost to the vectoriser, which then takes the loop around. Other tiles on
+            # the stack are kept in registers, for which the loops over them have to be unrolled.
             extra += ", " + self._node('!{!"llvm.loop.unroll.disable"}')
         mark = self._node(f'distinct !{{!SELF, !{{!"llvm.loop.mustprogress"}}{extra}}}')
         outermost = len(self.scopes) == 1
@@ -280,6 +283,13 @@ class KernelText:
             return False
         stores = [s for s in all_statements(loop.body) if isinstance(s, Store)]
         return any(s.buffer not in self.stack for s in stores)
+
+    def _reads_panels(self, loop: For) -> bool:
+        """Whether a loop of a fixed number of turns reads the tile of a PanelProduct."""
+        values = all_values([v for s in loop.body for v in values_of(s)])
+        return isinstance(loop.extent, Const) and any(
+            isinstance(v, Load) and v.buffer in self.panels for v in values
+        )
 
     def _masked(self, loop: For) -> str:
         """Wishes: all turns as lanes of one vector, those beyond the last turn masked."""

@@ -44,16 +44,16 @@ _ERF_SMALL = {
                 "0x1.9a0fcb5e22c5bp-34", "-0x1.b40e7abf9f000p-38", "0x1.3c01fd3a74542p-42"),
 }  # fmt: skip
 # log2(erfc(x)) on 0.9 <= x <= 4
-_LOG2_ERFC = {
+_LOG2_ERFC: dict[str, tuple[str, ...]] = {
     "f32": ("-0x1.4bdf0ap-9", "-0x1.9de22ep+0", "-0x1.e039d2p-1", "-0x1.0e7610p-3", "0x1.73a1cap-6",
                 "-0x1.e063a2p-10"),
 }  # fmt: skip
 # 2^x on |x| <= 1/2
-_EXP2 = {
+_EXP2: dict[str, tuple[str, ...]] = {
     "f32": ("0x1p+0", "0x1.62e428p-1", "0x1.ebf918p-3", "0x1.c6b6e4p-5", "0x1.3d0c52p-7", "0x1.5c08e4p-10"),
 }  # fmt: skip
 # erfc(x) * exp(x^2) in t = (x - 2)/(x + 2) on 1 <= x <= 6
-_ERFC = {
+_ERFC: dict[str, tuple[str, ...]] = {
     "f64": ("0x1.058671b52c776p-2", "-0x1.b57034efd3f72p-2", "0x1.eeea7dc8a78b2p-3", "-0x1.437f0b68c0bf9p-4",
                 "0x1.e9471597a34fap-9", "0x1.ca95ed53330abp-8", "-0x1.bc25a48226114p-11", "-0x1.016b5cdd369e9p-10",
                 "0x1.6d5f08aa8da72p-15", "0x1.6da96d093525bp-13", "0x1.cdc9f9c4835afp-16", "-0x1.ceb2f59b612b6p-16",
