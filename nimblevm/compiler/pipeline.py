@@ -15,6 +15,7 @@ from nimblevm.compiler.passes.manifest_alloc import MANIFEST_ALLOC
 from nimblevm.compiler.passes.name_effects import NAME_EFFECTS
 from nimblevm.compiler.passes.pack_weights import PACK_WEIGHTS
 from nimblevm.compiler.passes.plan_memory import PLAN_MEMORY
+from nimblevm.compiler.passes.project_tables import PROJECT_TABLES
 from nimblevm.compiler.passes.shape_functions import SHAPE_FUNCTIONS
 from nimblevm.compiler.passes.simplify import SIMPLIFY
 from nimblevm.compiler.passes.specialize_loops import SPECIALIZE_LOOPS
@@ -32,6 +33,7 @@ PIPELINE = Sequential(
         SPLIT_LOOPS,
         HOIST_PROJECTION,
         BATCH_LEAVES,
+        PROJECT_TABLES,
         SPLIT_PRODUCTS,
         DEAD_CODE,
         SHAPE_FUNCTIONS,

@@ -26,6 +26,7 @@ from nimblevm.compiler.passes.manifest_alloc import MANIFEST_ALLOC
 from nimblevm.compiler.passes.name_effects import NAME_EFFECTS
 from nimblevm.compiler.passes.partial_eval import PARTIAL_EVAL
 from nimblevm.compiler.passes.plan_memory import PLAN_MEMORY
+from nimblevm.compiler.passes.project_tables import PROJECT_TABLES
 from nimblevm.compiler.passes.shape_functions import SHAPE_FUNCTIONS
 from nimblevm.compiler.passes.simplify import SIMPLIFY
 from nimblevm.compiler.passes.simplify_inference import SIMPLIFY_INFERENCE
@@ -49,6 +50,7 @@ PASSES: dict[str, Pass] = {
         NAME_EFFECTS, INSERT_CHECKS, INLINE, SIMPLIFY, FOLD_CONSTANT, CSE, DEAD_CODE, SHAPE_FUNCTIONS, TO_ANF, LAMBDA_LIFT,
         FIND_APPENDS, FUSE_OPS, MANIFEST_ALLOC, PLAN_MEMORY, TO_GRAPH, SIMPLIFY_INFERENCE, ETA_EXPAND, PARTIAL_EVAL,
         SPLIT_INPUTS, HOIST_PROJECTION, SPLIT_PRODUCTS, SPLIT_LOOPS, BATCH_LEAVES, SPECIALIZE_LOOPS,
+        PROJECT_TABLES,
     )
 }  # fmt: skip
 CASES = sorted(path for name in PASSES for path in (GOLDEN / name).glob("*.rly"))

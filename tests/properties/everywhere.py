@@ -17,6 +17,7 @@ PRODUCT_PASSES = (
     "split_loops",
     "hoist_projection",
     "batch_leaves",
+    "project_tables",
     "split_products",
 )
 PLAIN: Mapping[str, Any] = {"passes_off": OPTIONAL_PASSES + PRODUCT_PASSES}
