@@ -93,7 +93,7 @@ class Row:
             return replace(self, cases=self.quick_cases)
 
         def few() -> list[Case]:
-            found = self.cases()
+            found = sorted(self.cases(), key=lambda case: case.size)
             return found if len(found) <= 3 else [found[0], found[len(found) // 2], found[-1]]
 
         return replace(self, cases=few)
