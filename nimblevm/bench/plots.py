@@ -15,6 +15,7 @@ from nimblevm.bench.peers import OURS, PEERS
 from nimblevm.bench.session import RowResult
 
 matplotlib.use("Agg")
+_WIDEST = 3.0  # ratio; a fixed cost near zero has intervals without end
 _COLOURS = {name: f"C{k}" for k, name in enumerate(PEERS)}
 
 
@@ -27,7 +28,7 @@ def write_plots(folder: Path, lines: Sequence[Line], results: Sequence[RowResult
             path = folder / f"{result.row.name}-{result.threads}.png"
             _latency(result).savefig(path, dpi=120)
             written.append(path)
-    if lines:
+    if any(line.comparisons for line in lines):
         path = folder / "ratios.png"
         _bars(lines).savefig(path, dpi=120)
         written.append(path)
@@ -69,7 +70,7 @@ def _bars(lines: Sequence[Line]) -> Any:
             axes.barh(at, c.ratio.value, xerr=values, color=_COLOURS.get(c.peer), height=0.8)
             places.append(at)
             labels.append(
-                f"{line.result.row.title}, {line.metric.name}, {line.result.threads} thr: {c.peer}"
+                f"{line.result.row.name}, {line.metric.name}, {line.result.threads} thr: {c.peer}"
             )
             if line.metric.ratio is not None and c is line.best:
                 axes.plot([line.metric.ratio] * 2, [at - 0.45, at + 0.45], color="black")
@@ -78,9 +79,8 @@ def _bars(lines: Sequence[Line]) -> Any:
     axes.axvline(1, color="grey", lw=0.8)
     axes.set_yticks(places, labels, fontsize=6)
     axes.invert_yaxis()
-    axes.set_xlabel(
-        f"time of {OURS} / time of the peer, 95 % interval (black: target against the best)"
-    )
+    axes.set_xlim(0, max(1.1, min(_WIDEST, max(c.ratio.high for _, c in rows))))
+    axes.set_xlabel(f"{OURS} / peer, 95 % interval; ticks: targets against the best")
     return fig
 
 
