@@ -118,6 +118,15 @@ def test_a_causal_mask() -> None:
     assert blocked(check(text, calls))
 
 
+def test_one_tensor_for_queries_keys_and_values() -> None:
+    text = """def @main(%x: Tensor[(?n, 24), float32]) {
+    let %h = transpose(reshape(%x, newshape=[0, 3, 8]), axes=[1, 0, 2]);
+    let %s = nn.batch_matmul(%h, %h, transpose_b=True);
+    let %c = nn.batch_matmul(nn.softmax(%s + %s * 0.1f), %h);
+    reshape(transpose(%c, axes=[1, 0, 2]), newshape=[0, -1]) }"""
+    assert blocked(check(text, [[floats(n, 24)] for n in (0, 1, 5, 30)]))
+
+
 def test_einsums_with_two_axes_of_the_batch() -> None:
     text = """def @main(%q: Tensor[(?b, ?m, 24), float32], %k: Tensor[(?b, ?n, 24), float32],
       %v: Tensor[(?b, ?n, 48), float32]) {
