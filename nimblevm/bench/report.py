@@ -63,9 +63,9 @@ def _table(lines: Sequence[Line]) -> Table:
         table.add_row(
             f"{line.result.row.name}, {metric.name}",
             str(line.result.threads),
-            f"{line.ours.value / scale:.3g} {metric.unit}",
+            f"{_number(line.ours.value / scale)} {metric.unit}",
             best.peer if best else "-",
-            f"{best.theirs.value / scale:.3g}" if best else "-",
+            _number(best.theirs.value / scale) if best else "-",
             _interval(best.ratio) if best else "-",
             _target(line),
             f"{line.over_floor:.2f}" if line.over_floor is not None else "-",
@@ -81,6 +81,11 @@ def _target(line: Line) -> str:
     if metric.absolute is not None:
         return f"{metric.absolute / metric.scale:.3g} {metric.unit}"
     return "-"
+
+
+def _number(value: float) -> str:
+    """Three digits, or all before the point."""
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def _interval(value: Interval) -> str:
@@ -99,7 +104,7 @@ def _peers_table(lines: Sequence[Line]) -> Table:
                 f"{line.result.row.name}, {line.metric.name}",
                 str(line.result.threads),
                 c.peer,
-                f"{middle:.3g} [{low:.3g}, {high:.3g}]",
+                f"{_number(middle)} [{_number(low)}, {_number(high)}]",
                 _interval(c.ratio),
                 "yes" if c.faster else "no",
                 c.test.name,
