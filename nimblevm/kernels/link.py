@@ -115,6 +115,7 @@ def undefined_symbols(elf: bytes) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
+SUPPORTED = frozenset({"memset", "memcpy", "memmove"})
 # What LLVM may call even where functions are marked no-builtins: it lowers its own memory
 # intrinsics to these.
 SUPPORT = """
@@ -173,4 +174,4 @@ exit:
 }
 """
 
-__all__ = ["SUPPORT", "link", "undefined_symbols"]
+__all__ = ["SUPPORT", "SUPPORTED", "link", "undefined_symbols"]

@@ -14,12 +14,15 @@ Targets: "native" or "llvm" (this machine), "x86-64", "x86-64-v2", "x86-64-v3", 
 from __future__ import annotations
 
 import importlib.util
+import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nimblevm.errors import CompileError, Unsupported, warn
-from nimblevm.kernels import link
+from nimblevm.kernels import link, llvm_processes
 from nimblevm.kernels.llvm_ops import Helpers
+from nimblevm.kernels.llvm_processes import compile_all
 from nimblevm.kernels.llvm_threads import ThreadedText
 from nimblevm.kernels.loop_ir import Kernel
 from nimblevm.kernels.schedule import schedule
@@ -35,6 +38,10 @@ else:
 
 KERNEL_ABI = 1
 """NVM_KERNEL_ABI of nvm_kernel.h."""
+PART_CHARACTERS = 250_000
+"""Text of kernels after which a module is full: a second of LLVM's time, where another process takes 0.3 s to start and
+helpers that two modules need are compiled twice.
+"""
 
 # What generated code may use, of what a CPU has; the runtime checks exactly these.
 _V2 = ("cx16", "popcnt", "sse3", "ssse3", "sse4.1", "sse4.2")
@@ -128,12 +135,12 @@ def build(
     if info is None:
         _ir_only("this machine's architecture has no code generator")
         return None
-    text, functions = module_text(kernels, info, choices)
+    texts, functions = module_texts(kernels, info, choices)
     count = sum(index >= 0 for index in functions)
     if count == 0:
         return None
-    objects = [compile_text(text, info)]
-    if link.undefined_symbols(objects[0]):
+    objects = compile_all(texts, info, compile_text)
+    if set().union(*map(link.undefined_symbols, objects)) & link.SUPPORTED:
         objects.append(compile_text(support_text(info), info))
     linked = link.link(objects, info.arch)
     if linked is None:
@@ -153,41 +160,65 @@ def _ir_only(why: str) -> None:
     warn(f"{why}: the executable gets no machine code and its kernels are interpreted")
 
 
-def module_text(
+class _Part:
+    """A module with some of the kernels, and the helpers that they need."""
+
+    def __init__(self, info: TargetInfo) -> None:
+        self.helpers = Helpers("sse4.1" in info.features or info.arch != "x86_64", info.features)
+        self.metadata = [
+            '!{!"branch_weights", i32 2000, i32 1}',
+            '!{!"branch_weights", i32 1, i32 64}',
+        ]
+        self.texts: list[str] = []
+
+    def full(self) -> bool:
+        return sum(map(len, self.texts)) >= PART_CHARACTERS
+
+    def add(self, kernel: Kernel, symbol: str) -> None:
+        """Unsupported: it has no generated code."""
+        self.texts.append(ThreadedText(kernel, symbol, self.helpers, self.metadata).text())
+
+    def text(self, info: TargetInfo, table: str = "") -> str:
+        common = _attributes(info)
+        attributes = (
+            f"attributes #0 = {{ {common} }}\n"
+            f"attributes #1 = {{ alwaysinline {common} }}\n"
+            f"attributes #2 = {{ noinline {common} }}\n"
+        )
+        nodes = "".join(f"!{i} = {text}\n" for i, text in enumerate(self.metadata))
+        head = f'target triple = "{_TRIPLES[info.arch]}"\n'
+        pieces = [head, *self.helpers.texts.values(), *self.texts, table, attributes, nodes]
+        return "\n".join(pieces)
+
+
+def module_texts(
     kernels: Sequence[Kernel], info: TargetInfo, choices: Choices | None = None
-) -> tuple[str, tuple[int, ...]]:
-    """LLVM IR of a module, and per kernel its index in the table, -1 where an operation has no generated code."""
-    helpers = Helpers("sse4.1" in info.features or info.arch != "x86_64", info.features)
-    metadata = ['!{!"branch_weights", i32 2000, i32 1}', '!{!"branch_weights", i32 1, i32 64}']
-    texts: list[str] = []
+) -> tuple[list[str], tuple[int, ...]]:
+    """LLVM IR of the modules of a section, of about PART_CHARACTERS each, and per kernel its index in the table, -1
+    where an operation has no generated code. The last one holds the table.
+    """
+    parts = [_Part(info)]
     functions: list[int] = []
+    count = 0
     for kernel in kernels:
+        if parts[-1].full():
+            parts.append(_Part(info))
         try:
-            text = ThreadedText(
-                schedule(kernel, info.features, choices), f"k{len(texts)}", helpers, metadata
-            ).text()
+            parts[-1].add(schedule(kernel, info.features, choices), f"k{count}")
         except Unsupported:
             functions.append(-1)
             continue
-        functions.append(len(texts))
-        texts.append(text)
-    names = ", ".join(f"ptr @k{i}" for i in range(len(texts)))
-    n = len(texts)
+        functions.append(count)
+        count += 1
+    own = len(parts[-1].texts)
+    outside = "".join(f"declare hidden i32 @k{i}(ptr, ptr, ptr)\n" for i in range(count - own))
+    names = ", ".join(f"ptr @k{i}" for i in range(count))
     table = (
-        f"@nvm_kernel_table = constant {{ i32, i32, [{n} x ptr] }} "
-        f"{{ i32 {KERNEL_ABI}, i32 {n}, [{n} x ptr] [{names}] }}, align 8\n"
+        f"{outside}@nvm_kernel_table = constant {{ i32, i32, [{count} x ptr] }} "
+        f"{{ i32 {KERNEL_ABI}, i32 {count}, [{count} x ptr] [{names}] }}, align 8\n"
     )
-    common = _attributes(info)
-    attributes = (
-        f"attributes #0 = {{ {common} }}\n"
-        f"attributes #1 = {{ alwaysinline {common} }}\n"
-        f"attributes #2 = {{ noinline {common} }}\n"
-    )
-    nodes = "".join(f"!{i} = {text}\n" for i, text in enumerate(metadata))
-    head = f'target triple = "{_TRIPLES[info.arch]}"\n'
-    return "\n".join([head, *helpers.texts.values(), *texts, table, attributes, nodes]), tuple(
-        functions
-    )
+    texts = [part.text(info) for part in parts[:-1]]
+    return [*texts, parts[-1].text(info, table)], tuple(functions)
 
 
 def support_text(info: TargetInfo) -> str:
@@ -230,7 +261,14 @@ def compile_text(text: str, info: TargetInfo) -> bytes:
     return found
 
 
+def serve() -> None:
+    """A process of llvm_processes: compile what stdin asks for."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    llvm_processes.serve(sys.stdin.buffer, answers, compile_text)
+
+
 __all__ = [
-    "HAVE_LLVM", "NativeCode", "TargetInfo", "build", "compile_text", "module_text", "parse_target",
-    "support_text",
+    "HAVE_LLVM", "NativeCode", "TargetInfo", "build", "compile_text", "module_texts", "parse_target",
+    "serve", "support_text",
 ]  # fmt: skip

@@ -149,7 +149,7 @@ class KernelText:
             args.append("i64 " + lines.do(f"zext i1 {many} to i64"))
         found = lines.do(f"call i32 @{self.symbol}.body({', '.join(args)})")
         body = "\n".join(lines.text)
-        head = f"define internal i32 @{self.symbol}(ptr %ctx, ptr %bufs, ptr %dims) #0"
+        head = f"define hidden i32 @{self.symbol}(ptr %ctx, ptr %bufs, ptr %dims) #0"
         return f"{head} {{\nentry:\n{body}\n  ret i32 {found}\n}}\n"
 
     # --- set-up ---------------------------------------------------------------------------------

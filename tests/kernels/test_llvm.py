@@ -215,7 +215,7 @@ def test_targets() -> None:
     kernel = lower_primitive(parsed(FUSED["lstm_cell"][0])[1]).kernel
     assert llvm.build([kernel], "none") is None
     assert llvm.build([], "native") is None
-    text, functions = llvm.module_text([kernel], llvm.TargetInfo("aarch64", ("neon",)))
+    (text,), functions = llvm.module_texts([kernel], llvm.TargetInfo("aarch64", ("neon",)))
     assert functions == (0,)
     assert llvm.compile_text(text, llvm.TargetInfo("aarch64", ("neon",)))[:4] == b"\x7fELF"
 
