@@ -14,7 +14,7 @@ help:
 	@echo "make test      set up, then the fast test suite (under two minutes)"
 	@echo "make test-all  the slow tests too"
 	@echo "make lint      ruff, mypy, import-linter, clang-format, generated files"
-	@echo "make bench     compare whole models with other systems (ROWS=, BENCH_FLAGS=); installs them"
+	@echo "make bench     compare whole models with other systems (ROWS=, BENCH_FLAGS=, STUDIES=); installs them"
 	@echo "make microbench  benchmarks of instructions, kernels and models alone"
 	@echo "make fuzz      fuzz the reader, verifier and interpreter (SECONDS=30)"
 
@@ -61,12 +61,14 @@ $(VENV)/.bench: $(VENV)/.installed
 	$(PY) -m pip install -q --disable-pip-version-check -e '.[bench,peers]'
 	@touch $@
 
-# The table of docs/benchmarks.md, with plots: half an hour on a quiet machine.
+# The table of docs/benchmarks.md, with plots, and the studies of docs/performance.md: half an hour on a quiet machine.
 ROWS ?=
 BENCH_FLAGS ?=
+STUDIES ?= compile dispatch memory
 bench: $(VENV)/.bench
 	@mkdir -p build/bench
 	$(BIN)/nimblevm bench $(ROWS) $(BENCH_FLAGS) --json build/bench/bench.json --plots build/bench
+	@for study in $(STUDIES); do $(BIN)/nimblevm bench --study $$study --json build/bench/$$study.json || exit 1; done
 
 microbench: setup
 	$(PY) -m pytest -m bench --benchmark-columns=min,median,iqr --benchmark-sort=name tests/bench

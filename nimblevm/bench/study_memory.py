@@ -24,7 +24,7 @@ PEAK_TARGET, TIME_TARGET = 1.08, 0.01
 ROUNDS, ROUND = 12, 2e-3  # rounds, and the seconds of one
 QUICK_MODELS = ("lstm-tiny", "chain")
 _COLUMNS = (
-    "model", "size", "blocks", "allocated, KB", "peak, KB", "held, KB", "peak / static", "time in allocation",
+    "model", "size", "compiled", "blocks", "allocated, KB", "peak, KB", "held, KB", "peak / static", "allocation",
 )  # fmt: skip
 _ALLOCATING = ("AllocStorage", "AllocTensor", "AllocADT", "AllocClosure", "AllocRef")
 
@@ -157,27 +157,28 @@ def to_json(lines: Sequence[MemoryLine]) -> list[dict[str, Any]]:
 
 def show(console: Console, lines: Sequence[MemoryLine]) -> None:
     """The table, and which targets are missed."""
-    table = Table(title="memory of one run, with plan / without / static shapes with plan")
+    table = Table(title="memory of one run")
     for name in _COLUMNS:
-        table.add_column(name, justify="left" if name == "model" else "right")
+        table.add_column(name, justify="left" if name in ("model", "compiled") else "right")
     for line in lines:
-        uses = [line.planned, line.unplanned, *([line.static] if line.static else [])]
         over = line.over_static
-        table.add_row(
-            line.model,
-            str(line.size),
-            " / ".join(str(u.allocations) for u in uses),
-            *(
-                " / ".join(f"{getattr(u, field) / 1e3:,.1f}" for u in uses)
-                for field in ("allocated", "peak", "held")
-            ),
+        last = (
             "-" if over is None else _coloured(f"{over:.3f}", over <= PEAK_TARGET),
             _coloured(f"{line.share:.2%}", line.share <= TIME_TARGET),
         )
+        table.add_row(line.model, str(line.size), *_cells("with plan", line.planned), *last)
+        table.add_row("", "", *_cells("without", line.unplanned))
+        if line.static is not None:
+            table.add_row("", "", *_cells("static", line.static))
     console.print(table)
     console.print(
         "Models without static shapes: trees have none to fix, the cache of gpt2 grows in the run."
     )
+
+
+def _cells(name: str, use: Use) -> list[str]:
+    sizes = (use.allocated, use.peak, use.held)
+    return [name, str(use.allocations), *(f"{size / 1e3:,.1f}" for size in sizes)]
 
 
 def _coloured(text: str, good: bool) -> str:
