@@ -1,9 +1,10 @@
 """Which storage serves which tensors, given sizes and lifetimes: greedy by size.
 
-Largest first, a tensor takes the smallest storage so far that is provably large enough and free during its whole
-lifetime, else a new one. Processed in this order a large tensor never finds that a small one took its place, which is
-what makes a plan in order of time grow. Source: Pisarchyk and Lee 2020 (arXiv 2001.03288), "greedy by size", here
-with sizes that are only partly ordered.
+Largest first, a tensor takes the smallest storage so far that is free during its whole lifetime and provably large
+enough, else one that can be made so: max(its size, the tensor's), which is never more than both. Else a new one.
+Processed in this order a large tensor never finds that a small one took its place, which is what makes a plan in order
+of time grow. Source: Pisarchyk and Lee 2020 (arXiv 2001.03288), "greedy by size", here with sizes that are only partly
+ordered.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from dataclasses import dataclass, field
 
 from nimblevm.errors import NimbleError
 from nimblevm.relay import dims
-from nimblevm.relay.dims import Dim, DimVar
+from nimblevm.relay.dims import Dim, DimOp, DimVar
 
 MAX_LOOKS = 16
+MAX_SIZES = 4  # that have no order and share a storage
 _TYPICAL = 61  # what a dim is taken for when sizes are put in an order; no plan depends on it for being right
 
 
@@ -35,26 +37,33 @@ class Request:
 
 @dataclass(eq=False, slots=True)
 class Slot:
-    """One storage: bytes, and the requests it serves as indices, in order of time."""
+    """One storage: bytes, and the requests it serves as indices, in order of time. known: where the first starts."""
 
     size: Dim
+    known: frozenset[DimVar] = frozenset()
     members: list[int] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
 
-    def holds(self, request: Request) -> bool:
-        """Whether it may serve this one too."""
+    def size_for(self, request: Request) -> Dim | None:
+        """The size it needs to serve this one too; None if it can't."""
         at = bisect_right(self.starts, request.start)
         if at > 0 and self.ends[at - 1] >= request.start:
-            return False
+            return None
         if at < len(self.starts) and self.starts[at] <= request.end:
-            return False
-        if at == 0 and not request.known.issuperset(dims.free_vars(self.size)):
-            return False  # its size is not known that early
-        return dims.at_least(self.size, request.size)
+            return None
+        known = self.known if at > 0 else request.known  # where it is allocated then
+        size = self.size
+        if not dims.at_least(size, request.size):
+            size = dims.max_(size, request.size)
+            if isinstance(size, DimOp) and size.op == "max" and len(size.args) > MAX_SIZES:
+                return None
+        return size if known.issuperset(dims.free_vars(size)) else None
 
     def add(self, index: int, request: Request) -> None:
         at = bisect_right(self.starts, request.start)
+        if at == 0:
+            self.known = request.known
         self.members.insert(at, index)
         self.starts.insert(at, request.start)
         self.ends.insert(at, request.end)
@@ -78,13 +87,29 @@ def assign(requests: Sequence[Request]) -> list[Slot]:
                 heapq.heapreplace(alike, (request.end, number))
                 slots[number].add(index, request)
                 continue
-            found = next((slot for slot in larger if slot.holds(request)), None)
+            found = _existing(larger, request)
             if found is None:
                 found = Slot(size)
                 heapq.heappush(alike, (request.end, len(slots)))
                 slots.append(found)
             found.add(index, request)
     return slots
+
+
+def _existing(slots: Sequence[Slot], request: Request) -> Slot | None:
+    """The first that is large enough, else the first that can be made larger, which is done."""
+    found: tuple[Slot, Dim] | None = None
+    for slot in slots:
+        size = slot.size_for(request)
+        if size is None:
+            continue
+        if size == slot.size:
+            return slot
+        found = found or (slot, size)
+    if found is None:
+        return None
+    found[0].size = found[1]
+    return found[0]
 
 
 def _typical(size: Dim) -> int:

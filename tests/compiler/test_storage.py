@@ -42,8 +42,15 @@ def test_smallest_that_is_large_enough() -> None:
 
 def test_sizes_that_have_no_order() -> None:
     n, m = dims.mul(N, 4), dims.mul(M, 4)
-    requests = [_request(n, 0, 1, N, M), _request(m, 2, 3, N, M)]
-    assert _members(requests) == [[0], [1]]
+    (slot,) = assign([_request(n, 0, 1, N, M), _request(m, 2, 3, N, M)])
+    assert slot.size == dims.max_(n, m)
+    assert _members([_request(n, 0, 1, N), _request(m, 2, 3, N, M)]) == [[0], [1]]
+
+
+def test_at_most_so_many_sizes_without_order() -> None:
+    names = [DimVar(f"v{i}") for i in range(6)]
+    requests = [_request(dims.mul(v, 4), 2 * i, 2 * i + 1, *names) for i, v in enumerate(names)]
+    assert sorted(len(slot.members) for slot in assign(requests)) == [2, 4]
 
 
 def test_sizes_that_have_one() -> None:
@@ -69,7 +76,7 @@ def test_none_two_at_a_time() -> None:
         members = [requests[i] for i in slot.members]
         for before, after in itertools.pairwise(members):
             assert before.end < after.start
-        assert all(dims.at_least(slot.size, member.size) for member in members)
+        assert all(dims.max_(slot.size, member.size) == slot.size for member in members)
     assert len(slots) < 80
 
 
