@@ -136,6 +136,15 @@ def _panels_text(x: str, w: str, rows: int, sizes: list[int], name: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+Sum = tuple[int, int, int]
+"""Row, panel and chain of a sum."""
+
+
+def _register(loop: str, of: Sum) -> str:
+    """The phi of a sum at the head of a loop."""
+    return f"%{loop}.a{'.'.join(map(str, of))}"
+
+
 class _Loop:
     """Writes one micro-kernel: `rows` x `panels` sums in registers."""
 
@@ -145,8 +154,12 @@ class _Loop:
         self.vector = f"<{LANES} x {self.type}>"
         self.lines: list[str] = []
         self.count = 0
-        self.sums = [(r, p) for r in range(rows) for p in range(panels)]
         self.streams = rows <= 2
+        # A sum waits four cycles for the one before: with few of them the turns of the depth take turns.
+        self.chains = max(1, 4 // (rows * panels)) if self.streams else 1
+        self.sums = [
+            (r, p, c) for r in range(rows) for p in range(panels) for c in range(self.chains)
+        ]
         self.ahead = ahead if self.streams else 0
 
     def do(self, text: str) -> str:
@@ -167,10 +180,8 @@ class _Loop:
                 return self.do(f"bitcast <{LANES} x i32> {bits} to {self.vector}")
         return found
 
-    def step(
-        self, k: str, offset: str, sums: dict[tuple[int, int], str]
-    ) -> dict[tuple[int, int], str]:
-        """One turn of the depth at index k of x and `offset` of w."""
+    def step(self, k: str, offset: str, chain: int, sums: dict[Sum, str]) -> dict[Sum, str]:
+        """One turn of the depth at index k of x and `offset` of w, added to the sums of a chain."""
         columns = []
         for p in range(self.panels):
             place = self.do(f"getelementptr {self.weight}, ptr %w{p}, i64 {offset}")
@@ -180,7 +191,7 @@ class _Loop:
                     f"  call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 3, i32 1)"
                 )
             columns.append(self.column(place))
-        new: dict[tuple[int, int], str] = {}
+        new = dict(sums)
         for r in range(self.rows):
             place = self.do(f"getelementptr {self.type}, ptr %x{r}, i64 {k}")
             value = self.do(f"load {self.type}, ptr {place}")
@@ -190,7 +201,8 @@ class _Loop:
             )
             for p in range(self.panels):
                 product = self.do(f"fmul contract {self.vector} {same}, {columns[p]}")
-                new[r, p] = self.do(f"fadd contract {self.vector} {sums[r, p]}, {product}")
+                old = sums[r, p, chain]
+                new[r, p, chain] = self.do(f"fadd contract {self.vector} {old}, {product}")
         return new
 
     def text(self, symbol_: str) -> str:
@@ -210,12 +222,16 @@ class _Loop:
         ]
         zero = dict.fromkeys(self.sums, "zeroinitializer")
         self._level("main", unroll, "entry", zero, "0", "0", "%whole", "tail")
-        after = {s: f"%main.a{s[0]}.{s[1]}" for s in self.sums}
+        after = {s: _register("main", s) for s in self.sums}
         self._level("tail", 1, "main", after, "%main.k", "%main.o", "%depth", "end")
         self.lines.append("end:")
-        for r, p in self.sums:
+        for r, p in ((r, p) for r in range(self.rows) for p in range(self.panels)):
+            total = _register("tail", (r, p, 0))
+            for chain in range(1, self.chains):
+                other = _register("tail", (r, p, chain))
+                total = self.do(f"fadd {self.vector} {total}, {other}")
             place = self.do(f"getelementptr {self.type}, ptr %tile, i64 {r * TILE_ROW + p * LANES}")
-            self.lines.append(f"  store {self.vector} %tail.a{r}.{p}, ptr {place}, align 64")
+            self.lines.append(f"  store {self.vector} {total}, ptr {place}, align 64")
         self.lines.append("  ret void")
         params = _PARAMS.replace("ptr", "ptr noalias")
         head = f"define internal void @{symbol_}.{self.rows}x{self.panels}({params}) #2 {{"
@@ -226,7 +242,7 @@ class _Loop:
         name: str,
         unroll: int,
         before: str,
-        sums: dict[tuple[int, int], str],
+        sums: dict[Sum, str],
         k: str,
         offset: str,
         last: str,
@@ -245,13 +261,13 @@ class _Loop:
             f"  br i1 %{name}.go, label %{body}, label %{after}",
             f"{body}:",
         ]
-        now = {s: f"%{name}.a{s[0]}.{s[1]}" for s in self.sums}
+        now = {s: _register(name, s) for s in self.sums}
         new, place, at = dict(now), f"%{name}.o", f"%{name}.k"
         for turn in range(unroll):
             if turn:
                 at = self.do(f"add nsw i64 %{name}.k, {turn}")
                 place = self.do(f"add nsw i64 {place}, %w_step")
-            new = self.step(at, place, new)
+            new = self.step(at, place, turn % self.chains, new)
         self.lines += [
             f"  %{name}.k.next = add nsw i64 %{name}.k, {unroll}",
             f"  %{name}.o.next = add nsw i64 {place}, %w_step",
