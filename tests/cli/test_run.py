@@ -130,8 +130,17 @@ def test_tuples_need_npz(folder: Path, cli: Cli) -> None:
 @pytest.mark.slow
 def test_ctrl_c_stops_a_run(folder: Path) -> None:
     command = [sys.executable, "-m", "nimblevm.cli", "run", "trees.nvm", "--function", "forever", "n=0"]  # fmt: skip
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    time.sleep(5)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    # A shell that starts tests in the background may have told them to ignore Ctrl-C, and children inherit that.
+    with subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        try:
+            time.sleep(5)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert (process.returncode, err) == (130, "error: interrupted\n")
