@@ -184,8 +184,10 @@ class BlockGraph:
         return value if isinstance(value, Tuple) else None
 
     def is_output(self, index: int, group: Group) -> bool:
-        """Whether something outside of its group reads a node."""
+        """Whether something outside of its group reads a node, or it may fail and nothing reads it."""
         node = self.nodes[index]
+        if node.may_fail and not node.consumers:
+            return True
         return node.outside or any(self.groups.get(c) is not group for c in node.consumers)
 
     # --- grouping -------------------------------------------------------------------------------

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, reject, settings
 
 import nimblevm as nvm
-from nimblevm.errors import NimbleError
+from nimblevm.errors import NimbleError, RelayTypeError
 from nimblevm.relay.interpreter import evaluate
 from tests.properties.compare import assert_same
 from tests.properties.everywhere import PLAIN
@@ -44,7 +44,13 @@ def check_with_errors(program: Program) -> None:
     """Without the optional passes also errors agree; with them, what is dead may be gone, but nothing fails that did
     not fail.
     """
-    mod = nvm.relay.parse(program.text, source_name="random.rly")
+    try:
+        mod = nvm.relay.parse(program.text, source_name="random.rly")
+    except RelayTypeError as refuted:
+        # A size that a program found out to be 0 may be one that inference knows, too.
+        if "needs a non-empty axis" not in str(refuted):
+            raise
+        reject()
     expected: Any = None
     error: NimbleError | None = None
     try:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import nimblevm as nvm
 from nimblevm.errors import DivisionByZero, IndexOutOfRange
-from tests.properties.everywhere import fails_everywhere
+from tests.properties.everywhere import PLAIN, fails_everywhere
 
 DIVISIONS = {
     "operand ignored": "zeros_like(divide(%x, %y))",
@@ -36,3 +37,23 @@ def test_division(case: str) -> None:
 def test_take(case: str) -> None:
     text = f"def @main(%x: Tensor[(2), float32], %i: Tensor[(1), int64]) {{ {TAKES[case]} }}"
     fails_everywhere(text, IndexOutOfRange, np.ones(2, "float32"), np.array([2], "int64"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def @main(%x: Tensor[(1, 1), int32]) { let %v = divide(%x, %x); 1 }",
+        "def @main(%x: Tensor[(1, 1), int32]) { let %v = divide(%x, %x); %x + 1 }",
+        "def @main(%x: Tensor[(1, 1), int32]) { let %v = (divide(%x, %x), 2); %x }",
+        """def @main(%x: Tensor[(1, 1), int32]) {
+           if (True) { let %v = divide(full(1, shape=[1, 1], dtype="int32"), %x); 1 } else { 2 } }""",
+    ],
+)
+def test_what_nothing_reads_fails_where_nothing_dead_is_removed(text: str) -> None:
+    """The kernel of a division that nothing reads had no output, and so nothing to compute."""
+    mod = nvm.relay.parse(f'#[version = "0.0.5"]\n{text}')
+    exe = nvm.compile(mod, **PLAIN)
+    for native in (True, False):
+        vm = nvm.VirtualMachine(nvm.load(exe.to_bytes(), native=native))
+        with pytest.raises(DivisionByZero):
+            vm.run(np.zeros((1, 1), "int32"))

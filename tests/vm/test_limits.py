@@ -219,6 +219,8 @@ CTRL_C = """
 import os, signal, sys, threading, time
 import numpy as np
 import nimblevm as nvm
+# A shell that starts tests in the background may have told them to ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 exe = nvm.load(sys.stdin.buffer.read(), native={native})
 vm = nvm.VirtualMachine(exe)
 square = np.ones((3000, 3000), np.float32)
