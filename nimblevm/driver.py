@@ -107,8 +107,7 @@ def compile_to_bytes(
     off = {passes_off} if isinstance(passes_off, str) else set(passes_off)
     if not plan_memory:
         off.add("plan_memory")
-    if weights not in ("float32", "float16", "bfloat16"):
-        raise ValueError(f'weights must be "float32", "float16" or "bfloat16", not {weights!r}')
+    _check_weights(weights)
     choices = tuning_record.from_json(tuning) if tuning is not None else None
     stage = _stages(progress)
     ctx = PassContext(
@@ -116,6 +115,11 @@ def compile_to_bytes(
     )
     builder = _native_builder(target, stage, choices) if native else None
     return _compiled(mod, params, ctx, entry_points, builder)
+
+
+def _check_weights(dtype: str) -> None:
+    if dtype not in ("float32", "float16", "bfloat16"):
+        raise ValueError(f'weights must be "float32", "float16" or "bfloat16", not {dtype!r}')
 
 
 def _compiled(
@@ -157,12 +161,15 @@ def tune(
 ) -> str:
     """Measure on this machine how the program's products with constant weights run best; the text of a record.
 
-    rows      the numbers of rows that matter
+    rows      the numbers of rows that matter, at least one, each at least 1
     progress  called before each product: its sizes, how many of all are done, how many there are
 
     The other parameters are those of `compile`, which takes the record as `tuning`. Takes seconds a product. Raises
-    CompileError for a target that this machine has no code generator for.
+    CompileError for a target that this machine has no code generator for, ValueError for wrong rows or weights.
     """
+    _check_weights(weights)
+    if not rows or min(rows) < 1:
+        raise ValueError(f"rows must be numbers of at least 1, not {rows!r}")
     info = llvm.parse_target(target)
     if info is None:
         raise CompileError(f"tuning needs machine code, but target {target!r} has none here")

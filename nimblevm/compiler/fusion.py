@@ -431,18 +431,14 @@ class BlockGraph:
         place = min(self.groups[r].last for r in inside)
         target = self.groups[place]
         fits = all(self.groups.get(r) is target or r > place for r in readers)
+        merged = {*group.members, *target.members}
         if not fits or any(
             isinstance(type_of(self.values[i]), TupleType)
-            for i in (*group.members, *target.members)
-            if self._leaks(i, group, target)
+            for i in merged
+            if self._leaves(i, merged)
         ):
             return None
         return place
-
-    def _leaks(self, index: int, group: Group, target: Group) -> bool:
-        """Whether a node would be read from outside of the merged group."""
-        node = self.nodes[index]
-        return node.outside or any(self.groups[c] not in (group, target) for c in node.consumers)
 
     def _finish(self) -> list[Group]:
         """Leave out what is no kernel: lone fields and views; fields of tuples from other groups."""

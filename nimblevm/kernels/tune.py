@@ -40,11 +40,11 @@ class _Recorder(Choices):
 
 
 def products_of(kernels: Sequence[Kernel], features: tuple[str, ...]) -> tuple[Shape, ...]:
-    """The products that these kernels compute, each once, in order of use."""
+    """The products that these kernels compute, each once, in order of use; not those without a depth."""
     recorder = _Recorder()
     for kernel in kernels:
         schedule(kernel, features, recorder)
-    return tuple(recorder.shapes)
+    return tuple(shape for shape in recorder.shapes if shape.depth)
 
 
 def candidates() -> Iterator[Variant]:

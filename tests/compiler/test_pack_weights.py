@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -93,6 +95,20 @@ def test_a_weight_beyond_float16_is_an_error() -> None:
     nvm.compile(relay.parse(TEXT), params={"w": w}, weights="bfloat16")
 
 
-def test_an_unknown_dtype_of_weights_is_an_error() -> None:
+@pytest.mark.parametrize("call", [nvm.compile, nvm.tune])
+def test_an_unknown_dtype_of_weights_is_an_error(call: Callable[..., object]) -> None:
     with pytest.raises(ValueError, match="weights must be"):
-        nvm.compile(relay.parse(TEXT), weights="int4")
+        call(relay.parse(TEXT), weights="int4")
+
+
+@pytest.mark.parametrize("rows", [(), (0,), (1, -1)])
+def test_wrong_numbers_of_rows_to_tune_for_are_an_error(rows: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="rows must be"):
+        nvm.tune(relay.parse(TEXT), rows=rows)
+
+
+def test_a_product_without_depth_is_not_tuned() -> None:
+    text = """#[version = "0.0.5"]
+    def @main(%x: Tensor[(?n, 0), float32], %w: Tensor[(1, 0, 16), float32]) {
+      nn.contrib_dense_pack(%x, %w, weight_layout="NC16n", units=16) }"""
+    assert '"products": []' in nvm.tune(relay.parse(text))

@@ -23,6 +23,7 @@ def _compiled(monkeypatch: pytest.MonkeyPatch, cores: int) -> bytes:
     return bytes(nvm.compile(nvm.relay.parse(TEXT)).to_bytes())
 
 
+@pytest.mark.slow
 def test_bytes_do_not_depend_on_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     alone = _compiled(monkeypatch, 1)
     assert _compiled(monkeypatch, 3) == alone
@@ -32,6 +33,7 @@ def test_bytes_do_not_depend_on_processes(monkeypatch: pytest.MonkeyPatch) -> No
         assert vm.run(np.zeros(2, np.float32))[3].numpy() == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("python", ["/bin/false", "/nowhere/python", ""])
 def test_a_process_that_fails_is_no_problem(monkeypatch: pytest.MonkeyPatch, python: str) -> None:
     alone = _compiled(monkeypatch, 1)

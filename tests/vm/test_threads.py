@@ -83,7 +83,7 @@ def _encoder() -> tuple[str, dict[str, np.ndarray], list[object]]:
     return bert.text(config), bert.params(config), [tokens, mask]
 
 
-@pytest.mark.parametrize("model", [_lstm, _gru, _encoder])
+@pytest.mark.parametrize("model", [_lstm, _gru, pytest.param(_encoder, marks=pytest.mark.slow)])
 def test_models_do_not_depend_on_threads(
     model: Callable[[], tuple[str, dict[str, np.ndarray], list[object]]],
 ) -> None:

@@ -41,7 +41,7 @@ def close(got: Any, want: Any) -> None:
     np.testing.assert_allclose(got.numpy(), want, rtol=RTOL, atol=ATOL)
 
 
-@pytest.mark.parametrize("gelu", ["tanh", "erf"])
+@pytest.mark.parametrize("gelu", ["tanh", pytest.param("erf", marks=pytest.mark.slow)])
 def test_20_random_sizes(gelu: str) -> None:
     """Prompts, parts of prompts and single tokens behind caches of any length, given away or kept."""
     config = replace(gpt2.SMALL, gelu=gelu)
@@ -80,6 +80,7 @@ def test_generate_takes_the_tokens_that_steps_take(small: nvm.VirtualMachine, le
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_the_weights_may_be_arguments() -> None:
     weights = gpt2.params()
     exe = nvm.compile(nvm.relay.parse(gpt2.text()))
@@ -120,6 +121,7 @@ def check_bytes(before: dict[str, int], after: dict[str, int], steps: int) -> No
     assert written <= 5000 * steps + 16 * steps * (steps + 1) // 2
 
 
+@pytest.mark.slow
 def test_a_loop_of_4096_steps_copies_linearly(long_vm: nvm.VirtualMachine) -> None:
     for steps in (512, STEPS):
         before = long_vm.stats()
@@ -129,6 +131,7 @@ def test_a_loop_of_4096_steps_copies_linearly(long_vm: nvm.VirtualMachine) -> No
         assert state[0][0].shape == (steps + 2, LONG.hidden)
 
 
+@pytest.mark.slow
 def test_4096_steps_with_moved_states_copy_linearly(long_vm: nvm.VirtualMachine) -> None:
     before = long_vm.stats()
     token, _, state = long_vm.run(np.array([1, 2, 3], np.int32), gpt2.empty_state(LONG))

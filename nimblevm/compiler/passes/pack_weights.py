@@ -8,7 +8,7 @@ Also nn.matmul with a constant right operand. A constant has one layout for all 
 a product reads stays as it is, except that rows of a large table (an embedding's, which is the last product's weight
 too) are taken out of the panels: compiler/packed_rows.py. So do weights of fewer columns than MIN_UNITS stay, where
 padding costs more than it gains, and dtypes without packed kernels. With `weights` "float16" or "bfloat16" float32
-weights are stored in 16 bits.
+weights are stored in 16 bits; tables whose rows are taken keep their layout and 32 bits then.
 
 Needs: inferred types. Keeps: them. Cost: one walk and a copy of the weights.
 """
