@@ -147,8 +147,8 @@ typedef struct nvm_vm_options {
   int32_t (*poll)(
       void *context); /* called every few ms during a run; non-zero stops it with NVM_INTERRUPTED */
   void *poll_context;
-  int32_t profile; /* NVM_PROFILE_OFF, or what to time: costs some 10 ns a kernel, or an instruction
-                    */
+  int32_t profile; /* NVM_PROFILE_OFF to _INSTRUCTIONS: what to time; some 30 ns a kernel, 10 an
+                      instruction */
 } nvm_vm_options;
 
 nvm_status nvm_vm_create(nvm_program *program, const nvm_vm_options *options, nvm_vm **out_vm);
@@ -189,6 +189,75 @@ typedef struct nvm_profile {
 /* Error: NVM_INVALID_INPUT for a VM made without `profile`. */
 nvm_status nvm_vm_profile_get(nvm_vm *vm, nvm_profile *out_profile);
 nvm_status nvm_vm_profile_reset(nvm_vm *vm);
+
+/* --- profiles in detail, logging, build information --- */
+enum { NVM_PROFILE_EVENTS = 3 }; /* a level: instructions, and events in their order */
+
+/* Start profiling anew at a level, or stop (NVM_PROFILE_OFF). max_events: room for events, 40 bytes
+ * each; later ones are counted as dropped, while all other figures stay exact. */
+nvm_status nvm_vm_profile_start(nvm_vm *vm, int32_t level, uint64_t max_events);
+
+/* Calls of one kernel with the same sizes: `count` numbers from values[first] on are its in-dims,
+ * then the actual sizes of its broadcast axes. */
+typedef struct nvm_profile_shape {
+  uint32_t kernel, first, count;
+  uint64_t calls, cycles;
+} nvm_profile_shape;
+
+enum {
+  NVM_EVENT_RUN = 0,    /* a run of function `index` begins; b: its thread */
+  NVM_EVENT_END = 1,    /* it ended; a: status */
+  NVM_EVENT_ENTER = 2,  /* function `index` was called; a: depth, b: word of the call */
+  NVM_EVENT_TAIL = 3,   /* the same in place of its caller */
+  NVM_EVENT_LEAVE = 4,  /* a function returned; a: its depth */
+  NVM_EVENT_KERNEL = 5, /* kernel `index` took `a` cycles from `at` on; b: word of the call */
+  NVM_EVENT_PIECE = 6,  /* of a parallel loop in kernel `index`; a: cycles, b: thread */
+  NVM_EVENT_MEMORY = 7  /* from here on: a: bytes alive, b: bytes in pools; index: word of code */
+};
+
+typedef struct nvm_profile_event {
+  uint64_t at, a, b; /* at: cycles */
+  uint32_t kind, index;
+  int32_t shape;    /* of a kernel's call, -1 if there were too many different ones */
+  uint32_t padding; /* 0 */
+} nvm_profile_event;
+
+/* Valid until the VM's next run, start or reset. Words count from the start of the program's code;
+ * a word equal to n_words is none. */
+typedef struct nvm_profile_details {
+  uint64_t n_events, dropped_events;
+  const nvm_profile_event *events; /* in the order in which they ended */
+  uint64_t n_shapes;
+  const nvm_profile_shape *shapes;
+  const int64_t *values;
+  uint64_t n_words;
+  const nvm_profile_row *words; /* by the first word of an instruction; NULL: not wanted */
+} nvm_profile_details;
+
+nvm_status nvm_vm_profile_details(nvm_vm *vm, nvm_profile_details *out_details);
+enum {
+  NVM_LOG_OFF = 0,
+  NVM_LOG_ERROR = 1,   /* runs and loads that failed */
+  NVM_LOG_WARNING = 2, /* what works, but slower than meant: machine code that is not used */
+  NVM_LOG_INFO = 3,    /* loads, chosen machine code, threads */
+  NVM_LOG_DEBUG = 4    /* runs, trims, refused sections */
+};
+
+/* Gets one line at a time, without a newline, from any thread. Nothing of the API
+ * but nvm_log_level may be called from it. */
+typedef void (*nvm_log_fn)(void *context, int32_t level, const char *message);
+
+/* Tell what is at most of `level` (negative: as it is) to `write` (NULL: stderr). Without a call
+ * the environment variable NVM_LOG says the level: off, error, warning, info or debug. Of the
+ * process; any thread. When it returns, no earlier `write` is running on another thread. */
+void nvm_log_set(int32_t level, nvm_log_fn write, void *context);
+int32_t nvm_log_level(void);
+
+/* Lines `key=value`: compiler, flags, dispatch, architecture, variant. */
+const char *nvm_build_info(void);
+/* Whether machine code that needs an LLVM feature, such as "avx2", would be used here. */
+int32_t nvm_cpu_has(const char *feature);
+/* --- end of profiles in detail, logging, build information --- */
 
 /* --- values in: a flat array in postorder; each parameter's value is one subtree --- */
 enum {

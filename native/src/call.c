@@ -121,7 +121,9 @@ typedef struct region {
 static nvm_status run_piece(const nvm_kernel_ctx *ctx, void *closure, int64_t begin, int64_t end) {
   region *r = closure;
   nvm_call mine = *(const nvm_call *)ctx;
+  const uint64_t since = NVM_UNLIKELY(mine.profiled) ? nvm_cycles() : 0;
   const nvm_status status = r->fn(&mine.ctx, r->closure, begin, end);
+  if (NVM_UNLIKELY(mine.profiled)) nvm_profile_piece(mine.vm, mine.kernel, since);
   if (NVM_LIKELY(status == NVM_OK)) return NVM_OK;
   pthread_mutex_lock(&r->lock);
   if (begin < r->failed) {
@@ -309,14 +311,9 @@ nvm_status nvm_call_kernel(nvm_call *call, const nvm_pool *pools, const nvm_kern
   call->kernel = kernel;
   call->code = NVM_OK;
   nvm_device *target = pools[device].device;
-  nvm_profile_row *row = NULL;
-  uint64_t since = 0;
-  if (NVM_UNLIKELY(call->profile)) {
-    row = &call->profile[kernel - call->vm->program->kernels];
-    since = nvm_cycles();
-  }
+  const uint64_t since = NVM_UNLIKELY(call->profiled) ? nvm_cycles() : 0;
   nvm_status status =
       target->vtable->launch(target, &call->ctx, fn, NULL, kernel->name, bufs, dims);
-  if (NVM_UNLIKELY(row)) nvm_profile_add(row, since);
+  if (NVM_UNLIKELY(call->profiled)) nvm_profile_kernel(call->vm, kernel, dims, since);
   return NVM_LIKELY(status == NVM_OK) ? NVM_OK : report(call, status);
 }

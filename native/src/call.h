@@ -13,7 +13,7 @@ typedef struct nvm_call {
   struct nvm_vm *vm;  /* NULL: a call outside of a VM */
   const nvm_kernel *kernel;
   int32_t threads;
-  nvm_profile_row *profile; /* of the program's kernels; NULL: not wanted */
+  int profiled; /* calls are timed (profile.h) */
   /* The first fault reported through ctx->fail. */
   nvm_status code; /* NVM_OK: none */
   int32_t operand;

@@ -199,7 +199,7 @@ static inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 #ifdef NVM_PROFILED /* interp_profiled.c */
 #define INTERPRET  nvm_interpret_profiled
-#define COUNT_STEP nvm_profile_step(vm->profile, *pc)
+#define COUNT_STEP nvm_profile_step(vm, pc)
 #else
 #define INTERPRET  nvm_interpret
 #define COUNT_STEP (void)0

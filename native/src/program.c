@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "kernel_ir.h"
+#include "log.h"
 #include "native_code.h"
 #include "program_tables.h"
 #include "sha256.h"
@@ -281,13 +282,16 @@ static nvm_status bind_native(nvm_loader *loader, uint32_t flags) {
     char misfit[256];
     if (!nvm_native_target_fits(section->target, misfit, sizeof misfit)) {
       if (why[0] == 0) snprintf(why, sizeof why, "machine code not used: %s", misfit);
+      NVM_LOG(DEBUG, "section %u (%s) not used: %s", i, section->target, misfit);
       continue;
     }
     if (nvm_native_code_load(section->data, section->size, (uint32_t)needed, &p->native, &table) !=
         NVM_OK) {
       snprintf(why, sizeof why, "%s", nvm_last_error()->message);
+      NVM_LOG(DEBUG, "section %u (%s): %s", i, section->target, why);
       continue;
     }
+    NVM_LOG(INFO, "machine code of section %u (%s) is used", i, section->target);
     for (uint32_t k = 0; k < p->n_kernels; k++) {
       int64_t native = loader->kernel_rows[k].native;
       if (native >= 0) loader->kernels[k].fn = table->functions[native];
@@ -329,9 +333,18 @@ static nvm_status load_into(const input *in, nvm_loader *loader) {
   return bind_native(loader, in->flags);
 }
 
+/* path: NULL for a program from memory. */
+static void tell(const char *path, const nvm_program *p, uint64_t bytes) {
+  const char *name = path ? path : "(memory)";
+  NVM_LOG(INFO, "loaded %s: %llu bytes, %u functions, %u kernels, machine code %s", name,
+          (unsigned long long)bytes, p->n_functions, p->n_kernels, p->native ? "used" : "not used");
+  if (*p->warning) NVM_LOG(WARNING, "%s: %s", name, p->warning);
+}
+
 static nvm_status load(const input *in, nvm_program **out_program) {
   load_stage = 0;
   *out_program = NULL;
+  nvm_log_init();
   nvm_program *program = calloc(1, sizeof *program);
   if (program == NULL) return nvm_fail(NVM_OUT_OF_MEMORY, "no memory for a program");
   program->flags = in->flags;
@@ -351,7 +364,12 @@ static nvm_status load(const input *in, nvm_program **out_program) {
 NVM_EXPORT nvm_status nvm_program_load(const void *data, size_t size, uint32_t flags,
                                        nvm_program **out_program) {
   input in = {.fd = -1, .memory = data, .size = size, .flags = flags};
-  return load(&in, out_program);
+  const nvm_status status = load(&in, out_program);
+  if (status == NVM_OK)
+    tell(NULL, *out_program, size);
+  else
+    NVM_LOG(ERROR, "loading a program of %zu bytes failed: %s", size, nvm_last_error()->message);
+  return status;
 }
 
 NVM_EXPORT nvm_status nvm_program_open(const char *path, uint32_t flags,
@@ -376,8 +394,10 @@ NVM_EXPORT nvm_status nvm_program_open(const char *path, uint32_t flags,
   if (status != NVM_OK) {
     char text[1024];
     snprintf(text, sizeof text, "%s", nvm_last_error()->message);
+    NVM_LOG(ERROR, "loading %s failed: %s", path, text);
     return nvm_fail(status, "%s: %s", path, text);
   }
+  tell(path, *out_program, in.size);
   return NVM_OK;
 }
 

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "log.h"
 #include "status.h"
 
 enum {
@@ -333,6 +334,7 @@ static void start(uint32_t wanted) {
     pool.n_workers++;
   }
   pthread_sigmask(SIG_SETMASK, &old, NULL);
+  NVM_LOG(INFO, "thread pool: %u workers of at most %u", pool.n_workers, most);
 }
 
 /* --- running ---------------------------------------------------------------------------------- */
@@ -359,6 +361,8 @@ static void wait_for_end(uint32_t pieces, int64_t began, uint32_t ran) {
   const int64_t piece = (since - began) / (ran ? ran : 1);
   if (now - since > 2 * piece + STALL) {
     atomic_store_explicit(&pool.alone_until, now + BACK_OFF * (now - since), memory_order_relaxed);
+    NVM_LOG(DEBUG, "thread pool: a worker had no CPU for %lld us; working alone for a while",
+            (long long)(now - since) / 1000);
   }
 }
 

@@ -3,13 +3,15 @@
 
 #include <time.h>
 
+#include "log.h"
 #include "profile.h"
 #include "results.h"
 
 /* What the pools may keep beyond twice what recent runs needed at once. */
-#define POOL_SLACK    ((size_t)64 << 20)
-#define POLL_INTERVAL 4000000u /* ns */
-#define RESULT_VALUES ((uint64_t)1 << 28)
+#define POOL_SLACK     ((size_t)64 << 20)
+#define POLL_INTERVAL  4000000u /* ns */
+#define RESULT_VALUES  ((uint64_t)1 << 28)
+#define DEFAULT_EVENTS ((uint64_t)1 << 20)
 #ifdef NVM_TEST
 enum { FIRST_TRANSFER = 1 };
 #else
@@ -157,22 +159,20 @@ static nvm_status create_heap(nvm_vm *vm, const nvm_vm_options *options) {
   return status;
 }
 
-static nvm_status create_profile(nvm_vm *vm, int32_t level) {
-  if (level == NVM_PROFILE_OFF) return NVM_OK;
-  if (level != NVM_PROFILE_KERNELS && level != NVM_PROFILE_INSTRUCTIONS)
-    NVM_FAIL(NVM_INVALID_INPUT, "nvm_vm_options.profile is %d, expected 0, 1 or 2", level);
-  const size_t size = sizeof *vm->profile + vm->program->n_kernels * sizeof *vm->profile->kernels;
-  vm->profile = nvm_malloc(size);
-  if (!vm->profile) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for a profile");
-  memset(vm->profile, 0, size);
-  vm->profile->level = level;
-  vm->call.profile = vm->profile->kernels;
+/* Replace the profile; NVM_PROFILE_OFF: none. */
+static nvm_status set_profile(nvm_vm *vm, int32_t level, uint64_t max_events) {
+  nvm_profile_state *made = NULL;
+  if (level != NVM_PROFILE_OFF) NVM_TRY(nvm_profile_create(vm->program, level, max_events, &made));
+  nvm_profile_free(vm->profile);
+  vm->profile = made;
+  vm->call.profiled = made != NULL;
   return NVM_OK;
 }
 
 NVM_EXPORT nvm_status nvm_vm_create(nvm_program *program, const nvm_vm_options *options,
                                     nvm_vm **out_vm) {
   nvm_error_clear();
+  nvm_log_init();
   if (options && options->size != sizeof *options)
     NVM_FAIL(NVM_INVALID_INPUT, "nvm_vm_options.size is %u, expected %zu", options->size,
              sizeof *options);
@@ -204,7 +204,7 @@ NVM_EXPORT nvm_status nvm_vm_create(nvm_program *program, const nvm_vm_options *
     vm->poll_context = options->poll_context;
   }
   nvm_call_init(&vm->call, vm, options ? options->threads : 1);
-  status = create_profile(vm, options ? options->profile : NVM_PROFILE_OFF);
+  status = set_profile(vm, options ? options->profile : NVM_PROFILE_OFF, DEFAULT_EVENTS);
   if (status != NVM_OK) {
     nvm_vm_destroy(vm);
     return status;
@@ -223,7 +223,7 @@ NVM_EXPORT void nvm_vm_destroy(nvm_vm *vm) {
     nvm_heap_close(vm->heap);
   }
   nvm_scratch_free(vm);
-  nvm_free(vm->profile);
+  nvm_profile_free(vm->profile);
   nvm_free(vm->stack);
   nvm_free(vm->transfer);
   nvm_program_release(vm->program);
@@ -254,13 +254,20 @@ NVM_EXPORT void nvm_vm_cancel(nvm_vm *vm) {
   atomic_store_explicit(&vm->cancel, 1, memory_order_relaxed);
 }
 
+static void trim(nvm_vm *vm, size_t keep) {
+  const size_t before = nvm_heap_cached(vm->heap);
+  nvm_heap_trim(vm->heap, keep, keep);
+  NVM_LOG(DEBUG, "trim: %zu of %zu pooled bytes given back", before - nvm_heap_cached(vm->heap),
+          before);
+}
+
 NVM_EXPORT nvm_status nvm_vm_trim(nvm_vm *vm) {
   nvm_error_clear();
   NVM_TRY(acquire(vm));
   nvm_heap_drain(vm->heap);
   if (vm->heap->refs)
     nvm_collect(vm->heap, mark_roots, vm); /* a dropped handle may have left cycles */
-  nvm_heap_trim(vm->heap, 0, 0);
+  trim(vm, 0);
   nvm_stack_trim(vm, 0);
   nvm_scratch_free(vm);
   let_go(vm);
@@ -289,14 +296,22 @@ NVM_EXPORT nvm_status nvm_vm_stats_get(nvm_vm *vm, nvm_vm_stats *out_stats) {
 }
 
 static nvm_status need_profile(nvm_vm *vm) {
-  if (!vm->profile) NVM_FAIL(NVM_INVALID_INPUT, "this VM was made without a profile");
-  return acquire(vm);
+  NVM_TRY(acquire(vm));
+  if (vm->profile) return NVM_OK;
+  let_go(vm);
+  NVM_FAIL(NVM_INVALID_INPUT, "this VM was made without a profile");
 }
 
 NVM_EXPORT nvm_status nvm_vm_profile_get(nvm_vm *vm, nvm_profile *out_profile) {
   nvm_error_clear();
   NVM_TRY(need_profile(vm));
-  const nvm_profile_state *p = vm->profile;
+  nvm_profile_state *p = vm->profile;
+  memset(p->opcodes, 0, sizeof p->opcodes);
+  for (size_t i = 0; p->words && i < p->n_words; i++) {
+    if (!p->words[i].calls) continue;
+    p->opcodes[p->code[i]].calls += p->words[i].calls;
+    p->opcodes[p->code[i]].cycles += p->words[i].cycles;
+  }
   *out_profile = (nvm_profile){.runs = p->runs,
                                .cycles = p->cycles,
                                .nanoseconds = p->nanoseconds,
@@ -308,15 +323,39 @@ NVM_EXPORT nvm_status nvm_vm_profile_get(nvm_vm *vm, nvm_profile *out_profile) {
   return NVM_OK;
 }
 
+NVM_EXPORT nvm_status nvm_vm_profile_details(nvm_vm *vm, nvm_profile_details *out_details) {
+  nvm_error_clear();
+  NVM_TRY(need_profile(vm));
+  const nvm_profile_state *p = vm->profile;
+  *out_details = (nvm_profile_details){.n_shapes = p->n_shapes,
+                                       .shapes = p->shapes,
+                                       .values = p->values,
+                                       .n_words = p->n_words,
+                                       .words = p->words};
+  if (p->trace) {
+    const uint64_t all = atomic_load(&p->trace->count), room = p->trace->capacity;
+    out_details->events = p->trace->events;
+    out_details->n_events = all < room ? all : room;
+    out_details->dropped_events = all - out_details->n_events;
+  }
+  let_go(vm);
+  return NVM_OK;
+}
+
 NVM_EXPORT nvm_status nvm_vm_profile_reset(nvm_vm *vm) {
   nvm_error_clear();
   NVM_TRY(need_profile(vm));
-  nvm_profile_state *p = vm->profile;
-  p->runs = p->cycles = p->nanoseconds = 0;
-  memset(p->opcodes, 0, sizeof p->opcodes);
-  memset(p->kernels, 0, vm->program->n_kernels * sizeof *p->kernels);
+  nvm_profile_clear(vm->profile, vm->program);
   let_go(vm);
   return NVM_OK;
+}
+
+NVM_EXPORT nvm_status nvm_vm_profile_start(nvm_vm *vm, int32_t level, uint64_t max_events) {
+  nvm_error_clear();
+  NVM_TRY(acquire(vm));
+  const nvm_status status = set_profile(vm, level, max_events);
+  let_go(vm);
+  return status;
 }
 
 /* --- runs ------------------------------------------------------------------------------------- */
@@ -360,7 +399,7 @@ static nvm_status finish(nvm_vm *vm, int64_t base) {
   int64_t peak = heap->run_peak - base, faded = vm->recent_peak - vm->recent_peak / 16;
   vm->recent_peak = peak > faded ? peak : faded;
   size_t keep = POOL_SLACK + 2 * (size_t)vm->recent_peak;
-  if (NVM_UNLIKELY(nvm_heap_cached(heap) > keep)) nvm_heap_trim(heap, keep, keep);
+  if (NVM_UNLIKELY(nvm_heap_cached(heap) > keep)) trim(vm, keep);
   return status;
 }
 
@@ -370,13 +409,9 @@ static void release_all(const nvm_arg *args, size_t n_args) {
 }
 
 static nvm_status interpret(nvm_vm *vm) {
-  nvm_profile_state *p = vm->profile;
-  if (NVM_LIKELY(!p) || p->level < NVM_PROFILE_INSTRUCTIONS) return nvm_interpret(vm);
-  p->opcode = NVM_OPCODE_COUNT; /* none yet */
-  p->since = nvm_cycles();
-  const nvm_status status = nvm_interpret_profiled(vm);
-  nvm_profile_step(p, NVM_OPCODE_COUNT);
-  return status;
+  if (NVM_LIKELY(!vm->profile) || vm->profile->level < NVM_PROFILE_INSTRUCTIONS)
+    return nvm_interpret(vm);
+  return nvm_profile_interpret(vm);
 }
 
 static nvm_status execute(nvm_vm *vm, uint32_t index, const nvm_arg *args, size_t n_args,
@@ -408,6 +443,16 @@ static nvm_status execute(nvm_vm *vm, uint32_t index, const nvm_arg *args, size_
   return nvm_result_create(vm->heap, value, limit < 64 ? 64 : limit, out_result);
 }
 
+/* began: ns, 0: unknown. */
+static void tell(const nvm_vm *vm, uint32_t function, nvm_status status, uint64_t began) {
+  const char *name = vm->program->functions[function].name;
+  if (status != NVM_OK)
+    NVM_LOG(ERROR, "run of @%s failed: %s", name, nvm_last_error()->message);
+  else if (began)
+    NVM_LOG(DEBUG, "run of @%s: %.1f us, at most %lld bytes of tensors", name,
+            (double)(nvm_now() - began) / 1e3, (long long)vm->heap->run_peak);
+}
+
 NVM_EXPORT nvm_status nvm_vm_invoke(nvm_vm *vm, uint32_t function, const nvm_arg *args,
                                     size_t n_args, nvm_result **out_result) {
   nvm_error_clear();
@@ -422,22 +467,21 @@ NVM_EXPORT nvm_status nvm_vm_invoke(nvm_vm *vm, uint32_t function, const nvm_arg
     let_go(vm);
     NVM_FAIL(NVM_FUNCTION_NOT_FOUND, "the executable has no public function of index %u", function);
   }
-  const uint64_t since = vm->profile ? nvm_cycles() : 0, began = since ? nvm_now() : 0;
+  const uint64_t since = vm->profile ? nvm_cycles() : 0;
+  const uint64_t began = since || nvm_log_wants(NVM_LOG_DEBUG) ? nvm_now() : 0;
   begin(vm);
+  if (NVM_UNLIKELY(since)) nvm_profile_begin(vm, function);
   int64_t base = vm->heap->live_bytes;
   status = execute(vm, function, args, n_args, out_result);
   nvm_status kept = finish(vm, base);
-  if (NVM_UNLIKELY(since)) {
-    vm->profile->runs++;
-    vm->profile->cycles += nvm_cycles() - since;
-    vm->profile->nanoseconds += nvm_now() - began;
-  }
+  if (NVM_UNLIKELY(since)) nvm_profile_end(vm, function, status, since, began);
   nvm_args_settle(vm, args, n_args);
   if (status == NVM_OK && kept != NVM_OK) {
     nvm_result_free(*out_result);
     *out_result = NULL;
     status = kept;
   }
+  if (NVM_UNLIKELY(status != NVM_OK || began)) tell(vm, function, status, began);
   let_go(vm);
   return status;
 }
