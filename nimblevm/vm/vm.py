@@ -16,7 +16,7 @@ from nimblevm.bytecode.types import FunctionInfo
 from nimblevm.devices.device import Device
 from nimblevm.errors import Closed, InvalidInput, InvalidInputType
 from nimblevm.vm.arguments import ArgumentList, ArrayArguments, results
-from nimblevm.vm.profiler import LEVELS, Profile, read
+from nimblevm.vm.profiler import LEVELS, MOST_EVENTS, Profile, Profiler
 
 _RESULT = ffi.typeof("nvm_result **")
 
@@ -89,7 +89,8 @@ class VirtualMachine:
               any executable and computes nothing
     threads   the most threads that kernels may use
     limits    see Limits
-    profile   True to time kernels, "instructions" for instructions too (both slow runs down a little): see `profile()`
+    profile   True to time kernels, "instructions" for instructions too, "events" to keep what happened in its order
+              (all slow runs down a little): see `profile()`
 
     A second run while one is under way raises VMBusy. Close it, or use it in a `with`, to free its memory at once;
     results stay good. The executable may be closed first.
@@ -113,7 +114,9 @@ class VirtualMachine:
         if not isinstance(limits, Limits | None):
             raise TypeError(f"limits must be nvm.Limits(...), not {type(limits).__name__}")
         if not isinstance(profile, bool | str) or profile not in LEVELS:
-            raise ValueError(f'profile must be False, True or "instructions", not {profile!r}')
+            raise ValueError(
+                f'profile must be False, True, "instructions" or "events", not {profile!r}'
+            )
         self.device = Device.of(device)
         self.threads = threads
         self.executable = exe
@@ -136,6 +139,7 @@ class VirtualMachine:
         out = ffi.new("nvm_vm **")
         check(lib.nvm_vm_create(exe.handle, options, out))
         self._vm = ffi.gc(out[0], lib.nvm_vm_destroy)
+        self._profiler = Profiler(self._exe, threads)
 
     @property
     def _handle(self) -> Any:
@@ -241,7 +245,18 @@ class VirtualMachine:
 
     def profile(self) -> Profile:
         """Where the time of all runs went, by kernel. InvalidInput for a VM made without `profile`."""
-        return read(self._handle, self._exe)
+        return self._profiler.read(self._handle)
+
+    def start_profile(self, level: bool | str = "events", max_events: int = MOST_EVENTS) -> None:
+        """Profile later runs at a level as in VirtualMachine(profile=...), from zero; False: profile no more.
+
+        max_events   room for events (40 bytes each): later ones are only counted. All other figures stay exact
+        """
+        if not isinstance(level, bool | str) or level not in LEVELS:
+            raise ValueError(
+                f'level must be False, True, "instructions" or "events", not {level!r}'
+            )
+        check(lib.nvm_vm_profile_start(self._handle, LEVELS[level], index(max_events)))
 
     def reset_profile(self) -> None:
         """Start counting anew."""
