@@ -48,7 +48,7 @@ VERSION = "0.1.0"
 def compile(
     mod: IRModule | Function,
     params: Mapping[str, Any] | None = None,
-    target: str = "native",
+    target: str | Sequence[str] = "native",
     *,
     passes_off: Iterable[str] = (),
     unbox: bool = True,
@@ -65,7 +65,9 @@ def compile(
 
     params       parameters of main by name, bound as constants: arrays of exactly the declared dtype and shape, or
                  Python numbers and lists, which take it
-    target       "native" (this machine; "llvm" means the same), an LLVM CPU level such as "x86-64-v3", or "none"
+    target       "native" (this machine; "llvm" means the same), a level for any machine: "x86-64-v2", "x86-64-v3",
+                 "x86-64-v4", "aarch64", or "none". Several (a list, or names with commas between) give a file with
+                 machine code for each, of which a loader takes the best that its CPU has (docs/targets.md)
     passes_off   names of passes to skip
     unbox        rank-0 integers and bools live in int registers
     native       write machine code; without llvmlite or a linker compile warns (NimbleWarning) and writes the
@@ -90,7 +92,7 @@ def compile(
 def compile_to_bytes(
     mod: IRModule | Function,
     params: Mapping[str, Any] | None = None,
-    target: str = "native",
+    target: str | Sequence[str] = "native",
     *,
     passes_off: Iterable[str] = (),
     unbox: bool = True,
@@ -249,19 +251,23 @@ def _stages(progress: Progress | None) -> Callable[[str], None]:
 
 
 def _native_builder(
-    target: str, stage: Callable[[str], None], choices: Choices | None
+    target: str | Sequence[str], stage: Callable[[str], None], choices: Choices | None
 ) -> KernelBuilder:
-    """Compiles the kernels of a program into a native section."""
+    """Compiles the kernels of a program into a native section for each target."""
+    infos = llvm.parse_targets(target)
 
     def build(kernels: KernelTable, builder: ProgramBuilder) -> Mapping[str, int]:
         stage("machine code")
         entries = kernels.generated()
-        code = llvm.build([e.lowered.kernel for e in entries], target, choices)
-        if code is None:
-            return {}
-        builder.sections.append(SectionRecord(NATIVE, code.elf, code.target))
-        builder.producer.update(code.producer)
-        return {e.name: place for e, place in zip(entries, code.functions, strict=True)}
+        codes = llvm.build_all([e.lowered.kernel for e in entries], infos, choices)
+        builder.sections += [SectionRecord(NATIVE, code.elf, code.target) for code in codes]
+        for code in codes:
+            for key, value in code.producer.items():
+                old = builder.producer.get(key)
+                if old is None or value not in old.split("; "):
+                    builder.producer[key] = value if old is None else f"{old}; {value}"
+        functions = codes[0].functions if codes else ()
+        return {e.name: place for e, place in zip(entries, functions, strict=False)}
 
     return build
 

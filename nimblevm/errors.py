@@ -20,12 +20,16 @@ class NimbleWarning(RuntimeWarning):
     """Category of the warnings that nimblevm gives: what was asked is done, but not as well as it could be."""
 
 
-def warn(message: str) -> None:
-    """Warn with NimbleWarning at the place of the innermost caller outside nimblevm."""
+class MachineCodeWarning(NimbleWarning):
+    """Kernels run in the interpreter, because machine code can't be made or none in a file fits this CPU."""
+
+
+def warn(message: str, category: type[NimbleWarning] = NimbleWarning) -> None:
+    """Warn at the place of the innermost caller outside nimblevm."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("nimblevm."):
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, NimbleWarning, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)
 
 
 # --- compile time -------------------------------------------------------------------------------

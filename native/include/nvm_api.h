@@ -41,7 +41,10 @@ uint32_t nvm_format_version(void);
 enum {
   NVM_LOAD_NO_NATIVE = 1,   /* do not map native sections: kernels run in the IR interpreter */
   NVM_LOAD_VERIFY_FULL = 2, /* check the constants' digest too */
-  NVM_LOAD_COPY = 4         /* copy everything; the file may change afterwards */
+  NVM_LOAD_COPY = 4,        /* copy everything; the file may change afterwards */
+  /* fail with NVM_UNSUPPORTED where kernels would have to run in the IR interpreter because no
+   * native section fits this CPU */
+  NVM_LOAD_REQUIRE_NATIVE = 16
 };
 
 /* Load from a path (mapped) or from memory (`data` is copied unless NVM_LOAD_BORROW; then it must
@@ -105,6 +108,13 @@ const char *nvm_program_note(const nvm_program *program, uint32_t index);
 uint32_t nvm_program_section_count(const nvm_program *program);
 const void *nvm_program_section(const nvm_program *program, uint32_t index, int32_t *out_kind,
                                 const char **out_target, size_t *out_size);
+/* Is machine code of this section in use? If not, *out_why says why; "" for other sections.
+ * *out_level: its target, by the name of a level ("x86-64-v3") if it asks for exactly that. */
+int32_t nvm_program_section_used(const nvm_program *program, uint32_t index, const char **out_level,
+                                 const char **out_why);
+/* This CPU as a target: the best of "x86-64", "x86-64-v2", ..., "aarch64" that it has all of,
+ * within what the environment variable NVM_CPU allows. */
+const char *nvm_cpu_target(void);
 /* The msgpack header (docs/format.md) as it was checked: for tools that show or rewrite a file. */
 const void *nvm_program_header(const nvm_program *program, size_t *out_size);
 /* Value of a producer key, NULL if absent. */

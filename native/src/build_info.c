@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "native_code.h"
+#include "cpu.h"
 #include "status.h"
 
 #ifndef NVM_BUILD_FLAGS
@@ -44,7 +44,9 @@ NVM_EXPORT const char *nvm_build_info(void) {
 
 NVM_EXPORT int32_t nvm_cpu_has(const char *feature) {
   char target[96], why[256];
+  nvm_cpu cpu;
   const int length = snprintf(target, sizeof target, ARCH ":+%s", feature);
   if (length < 0 || (size_t)length >= sizeof target || strchr(feature, ',')) return 0;
-  return nvm_native_target_fits(target, why, sizeof why);
+  nvm_cpu_read(&cpu);
+  return nvm_cpu_fits(&cpu, target, why, sizeof why);
 }

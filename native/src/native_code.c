@@ -9,118 +9,26 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "cpu.h"
+#include "log.h"
+
 struct nvm_native_code {
   void *handle;
   int fd; /* kept open, or -1: dlopen would take another file under the same number for this one */
 };
 
-/* --- does the CPU fit
- * --------------------------------------------------------------------------------- */
-
 #if defined(__x86_64__)
-#include <cpuid.h>
-#define HOST_ARCH    "x86_64"
 #define HOST_MACHINE EM_X86_64
 #elif defined(__aarch64__)
-#define HOST_ARCH    "aarch64"
 #define HOST_MACHINE EM_AARCH64
 #else
-#define HOST_ARCH    "none"
 #define HOST_MACHINE EM_NONE
 #endif
-
-#if defined(__x86_64__)
-/* Bits of CPUID leaf 7 that __builtin_cpu_supports of older compilers does not know. */
-static const struct {
-  const char *name;
-  uint8_t subleaf, reg, bit; /* reg: 0 eax, 3 edx */
-} leaf7[] = {{"avxvnni", 1, 0, 4},     {"avx512bf16", 1, 0, 5},        {"avxifma", 1, 0, 23},
-             {"avxvnniint8", 1, 3, 4}, {"avxneconvert", 1, 3, 5},      {"avxvnniint16", 1, 3, 10},
-             {"avx512fp16", 0, 3, 23}, {"avx512vp2intersect", 0, 3, 8}};
-
-static int has_leaf7(size_t row) {
-  unsigned regs[4] = {0, 0, 0, 0};
-  if (!__get_cpuid_count(7, leaf7[row].subleaf, &regs[0], &regs[1], &regs[2], &regs[3])) return 0;
-  return (regs[leaf7[row].reg] >> leaf7[row].bit & 1u) != 0;
-}
-#endif
-
-/* Does the CPU have a feature of LLVM's name? Vector features decide; of these an unknown one
- * counts as missing, because code for it would end in SIGILL. Others are used by intrinsics alone,
- * which generated kernels have none of. */
-static int has_feature(const char *name) {
-#if defined(__x86_64__)
-#define CHECK(text) \
-  if (strcmp(name, text) == 0) return __builtin_cpu_supports(text) != 0
-  CHECK("sse3");
-  CHECK("ssse3");
-  CHECK("sse4.1");
-  CHECK("sse4.2");
-  CHECK("popcnt");
-  CHECK("avx");
-  CHECK("avx2");
-  CHECK("fma");
-  CHECK("bmi");
-  CHECK("bmi2");
-  CHECK("avx512f");
-  CHECK("avx512cd");
-  CHECK("avx512bw");
-  CHECK("avx512dq");
-  CHECK("avx512vl");
-  CHECK("avx512ifma");
-  CHECK("avx512vbmi");
-  CHECK("avx512vbmi2");
-  CHECK("avx512vnni");
-  CHECK("avx512bitalg");
-  CHECK("avx512vpopcntdq");
-#undef CHECK
-  for (size_t i = 0; i < sizeof leaf7 / sizeof *leaf7; i++) {
-    if (strcmp(name, leaf7[i].name) == 0) return has_leaf7(i);
-  }
-  /* The three came with AVX2 on every CPU that was made. */
-  if (strcmp(name, "lzcnt") == 0 || strcmp(name, "movbe") == 0 || strcmp(name, "f16c") == 0) {
-    return __builtin_cpu_supports("avx2") != 0;
-  }
-  return strncmp(name, "avx", 3) != 0 && strncmp(name, "fma", 3) != 0;
-#else
-  (void)name;
-  return 1; /* aarch64: the base set has all that is generated */
-#endif
-}
-
-int nvm_native_target_fits(const char *target, char *why, size_t why_size) {
-  const char *colon = strchr(target, ':');
-  size_t arch = colon ? (size_t)(colon - target) : strlen(target);
-  if (arch != strlen(HOST_ARCH) || memcmp(target, HOST_ARCH, arch) != 0) {
-    snprintf(why, why_size, "it is for %.*s, this CPU is %s", (int)(arch > 100 ? 100 : arch),
-             target, HOST_ARCH);
-    return 0;
-  }
-  for (const char *at = colon; at != NULL && *at != 0;) {
-    at++; /* ':' or ',' */
-    size_t length = strcspn(at, ",");
-    char name[64];
-    int fits = length < sizeof name;
-    if (fits && length > 1 && at[0] == '+') {
-      memcpy(name, at + 1, length - 1);
-      name[length - 1] = 0;
-      fits = has_feature(name);
-    }
-    if (!fits) {
-      snprintf(why, why_size, "this CPU lacks %.*s", (int)(length > 100 ? 100 : length), at);
-      return 0;
-    }
-    at += length;
-  }
-  return 1;
-}
 
 /* --- is it the kind of object we write
  * ------------------------------------------------------------------- */
 
-static nvm_status refuse(const char *why) {
-  return nvm_fail(NVM_UNSUPPORTED, "machine code not used: %s", why);
-}
+static nvm_status refuse(const char *why) { return nvm_fail(NVM_UNSUPPORTED, "%s", why); }
 
 /* The dynamic section must ask for no other library. */
 static nvm_status check_dynamic(const uint8_t *elf, size_t size, const Elf64_Phdr *segment) {
@@ -218,27 +126,25 @@ static void *open_temporary(const uint8_t *elf, size_t size) {
   return handle;
 }
 
-nvm_status nvm_native_code_load(const uint8_t *elf, size_t size, uint32_t n_functions_needed,
-                                nvm_native_code **out_code, const nvm_kernel_table **out_table) {
+static nvm_status load_code(const uint8_t *elf, size_t size, uint32_t n_functions_needed,
+                            nvm_native_code **out_code, const nvm_kernel_table **out_table) {
   NVM_TRY(check_elf(elf, size));
   int fd = -1;
   void *handle = open_memfd(elf, size, &fd);
   if (handle == NULL) handle = open_temporary(elf, size);
   if (handle == NULL) {
     const char *why = dlerror();
-    return nvm_fail(NVM_UNSUPPORTED, "machine code not used: it can't be mapped (%s)",
-                    why ? why : "no place to put it");
+    return nvm_fail(NVM_UNSUPPORTED, "it can't be mapped (%s)", why ? why : "no place to put it");
   }
   const nvm_kernel_table *table = dlsym(handle, "nvm_kernel_table");
   nvm_status status = NVM_OK;
   if (table == NULL) {
     status = refuse("it exports no nvm_kernel_table");
   } else if (table->abi != NVM_KERNEL_ABI) {
-    status = nvm_fail(NVM_UNSUPPORTED, "machine code not used: its ABI is %u, ours is %u",
-                      table->abi, NVM_KERNEL_ABI);
+    status = nvm_fail(NVM_UNSUPPORTED, "its ABI is %u, ours is %u", table->abi, NVM_KERNEL_ABI);
   } else if (table->count < n_functions_needed) {
-    status = nvm_fail(NVM_UNSUPPORTED, "machine code not used: %u functions, expected %u",
-                      table->count, n_functions_needed);
+    status =
+        nvm_fail(NVM_UNSUPPORTED, "%u functions, expected %u", table->count, n_functions_needed);
   }
   nvm_native_code *code = status == NVM_OK ? malloc(sizeof *code) : NULL;
   if (status == NVM_OK && code == NULL) status = nvm_fail(NVM_OUT_OF_MEMORY, "no memory");
@@ -252,6 +158,84 @@ nvm_status nvm_native_code_load(const uint8_t *elf, size_t size, uint32_t n_func
   *out_code = code;
   *out_table = table;
   return NVM_OK;
+}
+
+/* --- which section is used
+ * ---------------------------------------------------------------------------------- */
+
+/* Try one section: its code becomes the program's, or `why` says why not. */
+static void try_section(nvm_loader *loader, const nvm_cpu *cpu, const nvm_section *section,
+                        int64_t needed, char *why, size_t why_size) {
+  nvm_program *p = loader->program;
+  const nvm_kernel_table *table = NULL;
+  if (!nvm_cpu_fits(cpu, section->target, why, why_size)) return;
+  if (load_code(section->data, section->size, (uint32_t)needed, &p->native, &table) != NVM_OK) {
+    snprintf(why, why_size, "%s", nvm_last_error()->message);
+    nvm_error_clear();
+    return;
+  }
+  why[0] = 0;
+  for (uint32_t k = 0; k < p->n_kernels; k++) {
+    const int64_t native = loader->kernel_rows[k].native;
+    if (native >= 0) loader->kernels[k].fn = table->functions[native];
+  }
+}
+
+/* All reasons as one text, cut at its end. */
+static void add_reason(const nvm_cpu *cpu, char *all, size_t size, const char *why) {
+  const size_t used = strlen(all);
+  if (used > 0) {
+    snprintf(all + used, size - used, "; %s", why);
+  } else {
+    snprintf(all, size, "machine code not used (CPU: %s%s): %s", nvm_cpu_level_name(cpu),
+             cpu->only != NULL ? ", as NVM_CPU limits it" : "", why);
+  }
+}
+
+static int any_interpreted(const nvm_program *p) {
+  for (uint32_t k = 0; k < p->n_kernels; k++) {
+    if (p->kernels[k].kind == 0 && p->kernels[k].fn == NULL) return 1;
+  }
+  return 0;
+}
+
+nvm_status nvm_native_bind(nvm_loader *loader, uint32_t flags) {
+  nvm_program *p = loader->program;
+  int64_t needed = 0;
+  char all[1024] = "";
+  nvm_cpu cpu;
+  p->warning = "";
+  for (uint32_t i = 0; i < p->n_kernels; i++) {
+    if (loader->kernel_rows[i].native >= needed) needed = loader->kernel_rows[i].native + 1;
+  }
+  nvm_cpu_read(&cpu);
+  for (uint32_t i = 0; i < p->n_sections; i++) {
+    nvm_section *section = &loader->sections[i];
+    char why[512] = "no kernel needs it";
+    section->why = "";
+    if (section->kind != NVM_SECTION_NATIVE) continue;
+    if (p->native != NULL) {
+      snprintf(why, sizeof why, "section %d comes first", p->native_section);
+    } else if ((flags & NVM_LOAD_NO_NATIVE) != 0) {
+      snprintf(why, sizeof why, "it was not asked for");
+    } else if (needed > 0) {
+      try_section(loader, &cpu, section, needed, why, sizeof why);
+      if (p->native != NULL) p->native_section = (int32_t)i;
+      if (why[0] != 0) add_reason(&cpu, all, sizeof all, why);
+    }
+    if (why[0] == 0) {
+      NVM_LOG(INFO, "machine code of section %u (%s) is used", i, section->target);
+    } else {
+      NVM_LOG(DEBUG, "section %u (%s) not used: %s", i, section->target, why);
+    }
+    NVM_TRY(nvm_arena_string(loader->arena, why, strlen(why), &section->why));
+  }
+  if ((flags & NVM_LOAD_NO_NATIVE) != 0 || p->native != NULL) return NVM_OK;
+  const int required = (flags & NVM_LOAD_REQUIRE_NATIVE) != 0 && any_interpreted(p);
+  if (needed == 0 && !required) return NVM_OK;
+  if (all[0] == 0) add_reason(&cpu, all, sizeof all, "the file has none");
+  if (required) return nvm_fail(NVM_UNSUPPORTED, "%s", all);
+  return nvm_arena_string(loader->arena, all, strlen(all), &p->warning);
 }
 
 void nvm_native_code_free(nvm_native_code *code) {

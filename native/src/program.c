@@ -265,44 +265,6 @@ static nvm_status bind_kernels(nvm_loader *loader) {
   return NVM_OK;
 }
 
-/* Use the first native section that fits. Failing to is a warning: the IR runs everywhere. */
-static nvm_status bind_native(nvm_loader *loader, uint32_t flags) {
-  nvm_program *p = loader->program;
-  char why[512] = "";
-  int64_t needed = 0;
-  p->warning = "";
-  for (uint32_t i = 0; i < p->n_kernels; i++) {
-    if (loader->kernel_rows[i].native >= needed) needed = loader->kernel_rows[i].native + 1;
-  }
-  if ((flags & NVM_LOAD_NO_NATIVE) != 0 || needed == 0) return NVM_OK;
-  for (uint32_t i = 0; i < p->n_sections && p->native == NULL; i++) {
-    const nvm_section *section = &p->sections[i];
-    const nvm_kernel_table *table = NULL;
-    if (section->kind != NVM_SECTION_NATIVE) continue;
-    char misfit[256];
-    if (!nvm_native_target_fits(section->target, misfit, sizeof misfit)) {
-      if (why[0] == 0) snprintf(why, sizeof why, "machine code not used: %s", misfit);
-      NVM_LOG(DEBUG, "section %u (%s) not used: %s", i, section->target, misfit);
-      continue;
-    }
-    if (nvm_native_code_load(section->data, section->size, (uint32_t)needed, &p->native, &table) !=
-        NVM_OK) {
-      snprintf(why, sizeof why, "%s", nvm_last_error()->message);
-      NVM_LOG(DEBUG, "section %u (%s): %s", i, section->target, why);
-      continue;
-    }
-    NVM_LOG(INFO, "machine code of section %u (%s) is used", i, section->target);
-    for (uint32_t k = 0; k < p->n_kernels; k++) {
-      int64_t native = loader->kernel_rows[k].native;
-      if (native >= 0) loader->kernels[k].fn = table->functions[native];
-    }
-  }
-  nvm_error_clear();
-  if (p->native != NULL) return NVM_OK;
-  if (why[0] == 0) snprintf(why, sizeof why, "machine code not used: the file has none");
-  return nvm_arena_string(loader->arena, why, strlen(why), &p->warning);
-}
-
 /* --- loading
  * --------------------------------------------------------------------------------------------- */
 
@@ -330,7 +292,7 @@ static nvm_status load_into(const input *in, nvm_loader *loader) {
   NVM_TRY(bind_kernels(loader));
   NVM_TRY(nvm_verify_program(loader->program));
   load_stage = 2;
-  return bind_native(loader, in->flags);
+  return nvm_native_bind(loader, in->flags);
 }
 
 /* path: NULL for a program from memory. */

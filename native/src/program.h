@@ -80,6 +80,7 @@ typedef struct nvm_section {
   const uint8_t *data;
   size_t size;
   const char *target;
+  const char *why; /* native code: why it is not used; "" for other kinds and what is used */
 } nvm_section;
 
 struct nvm_program {
@@ -106,6 +107,7 @@ struct nvm_program {
   void *mapping;               /* munmap'ed at release, or NULL */
   size_t mapping_size;
   struct nvm_native_code *native; /* native_code.c */
+  int32_t native_section;         /* where it came from; meaningless without `native` */
 };
 
 #endif

@@ -2,6 +2,7 @@
  * or 0. */
 #include <string.h>
 
+#include "cpu.h"
 #include "program.h"
 #include "program_tables.h"
 #include "status.h"
@@ -188,6 +189,21 @@ NVM_EXPORT const void *nvm_program_section(const nvm_program *program, uint32_t 
   *out_target = section->target;
   *out_size = section->size;
   return section->data;
+}
+
+NVM_EXPORT int32_t nvm_program_section_used(const nvm_program *program, uint32_t index,
+                                            const char **out_level, const char **out_why) {
+  *out_level = *out_why = "";
+  if (index >= program->n_sections) return 0;
+  *out_level = nvm_cpu_level_of(program->sections[index].target);
+  *out_why = program->sections[index].why;
+  return program->native != NULL && program->native_section == (int32_t)index;
+}
+
+NVM_EXPORT const char *nvm_cpu_target(void) {
+  nvm_cpu cpu;
+  nvm_cpu_read(&cpu);
+  return nvm_cpu_level_name(&cpu);
 }
 
 NVM_EXPORT const void *nvm_program_header(const nvm_program *program, size_t *out_size) {

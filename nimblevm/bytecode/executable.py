@@ -19,7 +19,17 @@ from nimblevm.bytecode.disassembler import disassemble
 from nimblevm.bytecode.records import program_record
 from nimblevm.bytecode.serialize import ALIGNMENT, FIXED_HEADER_SIZE, ProgramRecord, seal
 from nimblevm.bytecode.types import FunctionInfo, Type, read_function, read_types, text
-from nimblevm.errors import Closed, FileError, FunctionNotFound, InvalidInput, warn
+from nimblevm.errors import (
+    Closed,
+    FileError,
+    FunctionNotFound,
+    InvalidInput,
+    MachineCodeWarning,
+    warn,
+)
+
+Native = bool | Literal["require"]
+"""Whether machine code of a file is used."""
 
 SECTION_KINDS = ("bytecode", "constants", "kernel IR", "native code", "device code", "external")
 KERNEL_KINDS = ("loop IR", "C", "external")
@@ -27,11 +37,18 @@ KERNEL_KINDS = ("loop IR", "C", "external")
 
 @dataclass(frozen=True, slots=True)
 class SectionInfo:
-    """kind is one of SECTION_KINDS; size in bytes; target says what machine code needs."""
+    """kind is one of SECTION_KINDS; size in bytes.
+
+    target: what machine code needs, "x86_64:+avx2,+fma". level: the target by name, "x86-64-v3", if it is one of the
+    levels. used: its machine code runs; why_not: why it does not.
+    """
 
     kind: str
     size: int
     target: str
+    level: str = ""
+    used: bool = False
+    why_not: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +111,7 @@ class Executable:
 
     @classmethod
     def from_bytes(
-        cls, data: Any, native: bool = True, verify: Literal["full"] | None = None
+        cls, data: Any, native: Native = True, verify: Literal["full"] | None = None
     ) -> Executable:
         """From the bytes of a file (any C-contiguous buffer; copied). Errors and arguments as in
         load().
@@ -189,8 +206,24 @@ class Executable:
     @property
     def sections(self) -> tuple[SectionInfo, ...]:
         """The sections of the file, sizes in bytes."""
-        found = (self._section(i) for i in range(lib.nvm_program_section_count(self.handle)))
-        return tuple(SectionInfo(SECTION_KINDS[k], len(data), t) for k, t, data in found)
+        out: list[SectionInfo] = []
+        level, why = ffi.new("const char **"), ffi.new("const char **")
+        for i in range(lib.nvm_program_section_count(self.handle)):
+            kind, target, data = self._section(i)
+            used = bool(lib.nvm_program_section_used(self.handle, i, level, why))
+            out.append(
+                SectionInfo(
+                    SECTION_KINDS[kind], len(data), target, text(level[0]), used, text(why[0])
+                )
+            )
+        return tuple(out)
+
+    @property
+    def native_target(self) -> str:
+        """What the machine code in use was made for: a level, "x86-64-v3", or features, "x86_64:+avx2"; "" if none is
+        in use.
+        """
+        return next((s.level for s in self.sections if s.used), "")
 
     @property
     def producer(self) -> dict[str, str]:
@@ -301,35 +334,40 @@ def _bytes_view(data: Any) -> memoryview:
         ) from None
 
 
-def _flags(native: bool, verify: str | None, copy: bool) -> int:
+def _flags(native: Native, verify: str | None, copy: bool) -> int:
     if verify not in (None, "full"):
         raise ValueError(f'verify must be None or "full", not {verify!r}')
+    if isinstance(native, str) and native != "require":
+        raise ValueError(f'native must be True, False or "require", not {native!r}')
     flags = 0 if native else lib.NVM_LOAD_NO_NATIVE
+    flags |= lib.NVM_LOAD_REQUIRE_NATIVE if native == "require" else 0
     flags |= lib.NVM_LOAD_VERIFY_FULL if verify == "full" else 0
     return int(flags | (lib.NVM_LOAD_COPY if copy else 0))
 
 
 def _made(exe: Executable) -> Executable:
     if exe.warning:
-        warn(exe.warning)
+        warn(exe.warning, MachineCodeWarning)
     return exe
 
 
 def load(
     source: str | os.PathLike[str] | bytes | bytearray | memoryview,
-    native: bool = True,
+    native: Native = True,
     verify: Literal["full"] | None = None,
     copy: bool = False,
 ) -> Executable:
     """Load an executable from a path or from a file's bytes.
 
     native   False: machine code in the file is not mapped, kernels run in the IR interpreter; do so with a
-             stranger's file, because machine code is trusted
+             stranger's file, because machine code is trusted. "require": that no machine code in the file fits this
+             CPU is an error
     verify   "full": check the constants' digest too (reads all of them)
     copy     False: a file's constants are mapped and it must not be changed or truncated while it is loaded
 
-    Raises InvalidExecutable (UnsupportedVersion for another format version), FileError, OutOfMemory. Warns with
-    NimbleWarning if the file has machine code but none that this machine can use.
+    Raises InvalidExecutable (UnsupportedVersion for another format version), FileError, OutOfMemory, and with
+    native="require" Unsupported. Warns with MachineCodeWarning if the file has machine code but none that this CPU can
+    use; `sections` says what each one lacks.
     """
     if not isinstance(source, (str, os.PathLike)):
         return Executable.from_bytes(source, native, verify)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import time
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -34,8 +35,8 @@ def compile_(
     target: Annotated[
         str,
         typer.Option(
-            help='"native" (this machine), a level such as x86-64-v3 or aarch64, or "none": '
-            "no machine code."
+            help='"native" (this machine), a level for any machine (x86-64-v2, x86-64-v3, x86-64-v4, aarch64), '
+            'several with commas between (the best that the CPU has is used), or "none": no machine code.'
         ),
     ] = "native",
     weights: Annotated[
@@ -58,7 +59,7 @@ def compile_(
     Examples:
       nimblevm compile model.rly
       nimblevm compile model.rly --params weights.npz -o build/model.nvm
-      nimblevm compile model.rly --target x86-64-v3    for other machines
+      nimblevm compile model.rly --target x86-64-v3,x86-64-v4,aarch64    for other machines
       nimblevm compile model.rly --params weights.npz --weights bfloat16
     """
     start = time.perf_counter()
@@ -66,7 +67,9 @@ def compile_(
     path = output or source.with_suffix(".nvm")
     if path == source:
         raise Mistake(f"{source} would be overwritten: name the executable with -o FILE.nvm")
-    with progress_of(f"compiling {source.name}") as report:
+    with progress_of(f"compiling {source.name}") as report, warnings.catch_warnings():
+        # Code for other machines is meant.
+        warnings.filterwarnings("ignore", "machine code not used", nvm.errors.MachineCodeWarning)
         report("reading", 0, 1)
         mod = nvm.relay.parse(read_text(source), source_name=str(source))
         exe = nvm.compile(

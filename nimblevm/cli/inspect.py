@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import nimblevm as nvm
+from nimblevm.bytecode.executable import SectionInfo
 from nimblevm.cli.console import ExecutableFile, say, table
 
 
@@ -46,9 +47,15 @@ def inspect(
         table(("constructor", "fields"), rows_of_types)
         kernels = [(k.name, k.kind, "yes" if k.native else "no") for k in exe.kernels]
         table(("kernel", "kind", "machine code"), kernels)
-        sections = [(s.kind, str(s.size), s.target) for s in exe.sections]
-        table(("section", "bytes", "target"), sections)
+        sections = [(s.kind, str(s.size), s.level, _use(s)) for s in exe.sections]
+        table(("section", "bytes", "target", "used here"), sections)
         table(("producer", "version"), list(exe.producer.items()))
+
+
+def _use(section: SectionInfo) -> str:
+    if section.used:
+        return "yes"
+    return f"no: {section.why_not}" if section.why_not else ""
 
 
 __all__ = ["inspect"]

@@ -1,13 +1,15 @@
 """Object code -> one freestanding ELF shared object: no libraries, no undefined symbols, relative
 relocations only.
 
-Tries ld, ld.lld, cc and the ziglang package's linker, in this order, and keeps to the first that
-works. Equal objects and linker give equal bytes: no build id, no times, no paths.
+Tries for another machine's architecture its ld (aarch64-linux-gnu-ld, of cross binutils), then ld, ld.lld, for this
+machine's architecture cc, and the ld.lld of the package ziglang, in this order, and keeps to the first that works.
+Equal objects and linker give equal bytes: no build id, no times, no paths.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import platform
 import shutil
 import struct
 import subprocess
@@ -26,19 +28,26 @@ _EMULATION = {"x86_64": "elf_x86_64", "aarch64": "aarch64linux"}
 _SECONDS = 120
 
 
+def candidates(arch: str) -> tuple[str, ...]:
+    """Names of the linkers that can serve an architecture, the first choice first."""
+    own = ("cc",) if platform.machine() == arch else ()
+    foreign = () if own else (f"{arch.replace('_', '-')}-linux-gnu-ld",)
+    return (*foreign, "ld", "ld.lld", *own, "ziglang")
+
+
 def _commands(arch: str) -> list[tuple[str, list[str]]]:
-    """(name, command without files) of every linker that may be there."""
+    """(name, command without files) of every linker that is there."""
     found: list[tuple[str, list[str]]] = []
     direct = ["-m", _EMULATION[arch], "-nostdlib", *_OPTIONS]
-    for name in ("ld", "ld.lld"):
+    for name in candidates(arch):
         path = shutil.which(name)
-        if path is not None:
+        if name == "ziglang":
+            if importlib.util.find_spec("ziglang") is not None:
+                found.append((name, [sys.executable, "-m", "ziglang", "ld.lld", *direct]))
+        elif path is not None and name == "cc":
+            found.append((name, [path, "-shared", "-nostdlib", *_through_driver(_OPTIONS[1:])]))
+        elif path is not None:
             found.append((name, [path, *direct]))
-    path = shutil.which("cc")
-    if path is not None:
-        found.append(("cc", [path, "-shared", "-nostdlib", *_through_driver(_OPTIONS[1:])]))
-    if importlib.util.find_spec("ziglang") is not None:
-        found.append(("ziglang", [sys.executable, "-m", "ziglang", "ld.lld", *direct]))
     return found
 
 
@@ -174,4 +183,4 @@ exit:
 }
 """
 
-__all__ = ["SUPPORT", "SUPPORTED", "link", "undefined_symbols"]
+__all__ = ["SUPPORT", "SUPPORTED", "candidates", "link", "undefined_symbols"]

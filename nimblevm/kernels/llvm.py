@@ -2,13 +2,12 @@
 programs are IR only.
 
     code = build(kernels, "native")      # NativeCode or None
-    code.elf                             # a freestanding shared object that exports
-    nvm_kernel_table code.functions[i]                    # index of kernels[i] in the table, or -1
-    if it has no generated code
+    code.elf                             # a freestanding shared object that exports nvm_kernel_table
+    code.functions[i]                    # index of kernels[i] in the table, or -1: it has no generated code
+    build_all(kernels, parse_targets("x86-64-v3,aarch64"))     # one NativeCode a target, the best first
 
-Targets: "native" or "llvm" (this machine), "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4",
-"aarch64" (also for other machines), "none". `target` names what the code needs:
-"x86_64:+avx2,+fma,...", LLVM's feature names.
+Targets: "native" or "llvm" (this machine), the levels of targets.py ("x86-64-v3", "aarch64", ...: for any machine,
+always the same bytes), "none". `NativeCode.target` names what the code needs: "x86_64:+avx2,+fma,...".
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nimblevm.errors import CompileError, Unsupported, warn
-from nimblevm.kernels import link, llvm_processes
+from nimblevm.errors import CompileError, MachineCodeWarning, Unsupported, warn
+from nimblevm.kernels import link, llvm_processes, targets
 from nimblevm.kernels.llvm_ops import Helpers
 from nimblevm.kernels.llvm_processes import compile_all
 from nimblevm.kernels.llvm_threads import ThreadedText
@@ -43,13 +42,7 @@ PART_CHARACTERS = 250_000
 helpers that two modules need are compiled twice.
 """
 
-# What generated code may use, of what a CPU has; the runtime checks exactly these.
-_V2 = ("cx16", "popcnt", "sse3", "ssse3", "sse4.1", "sse4.2")
-_V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
-_V4 = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
-_LEVELS: dict[str, tuple[str, ...]] = {
-    "x86-64": (), "x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4,
-}  # fmt: skip
+_NONE = ("none", "ir")
 _TRIPLES = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
 
 
@@ -57,17 +50,19 @@ _TRIPLES = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-li
 class TargetInfo:
     """What code is made for.
 
-    arch: "x86_64" or "aarch64". features: LLVM names, sorted. tune: CPU to schedule for, or "".
+    arch: "x86_64" or "aarch64". features: LLVM names, sorted. tune: CPU to schedule for, or "". name: as the file's
+    producer is to name it.
     """
 
     arch: str
     features: tuple[str, ...]
     tune: str = ""
+    name: str = ""
 
     @property
     def text(self) -> str:
         """As the file's section table names it."""
-        return self.arch + (":" + ",".join(f"+{f}" for f in self.features) if self.features else "")
+        return targets.section_text(self.arch, self.features)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,19 +86,42 @@ def parse_target(name: str) -> TargetInfo | None:
     """
     if not isinstance(name, str):
         raise TypeError(f'target must be a name such as "native", not {type(name).__name__}')
-    name = name.removeprefix("llvm -mcpu=")
-    if name in ("none", "ir"):
+    name = name.strip().removeprefix("llvm -mcpu=")
+    if name in _NONE:
         return None
     if name in ("native", "llvm"):
         return _host()
-    if name == "generic":
-        name = "x86-64"
-    if name in _LEVELS:
-        return TargetInfo("x86_64", tuple(sorted(_LEVELS[name])))
-    if name == "aarch64":
-        return TargetInfo("aarch64", ("neon",))
-    known = ", ".join(("native", "llvm", "generic", *_LEVELS, "aarch64", "none"))
-    raise CompileError(f"unknown target {name!r}; known: {known}")
+    level = targets.BY_NAME.get("x86-64" if name == "generic" else name)
+    if level is None:
+        known = ", ".join(("native", "llvm", "generic", *targets.BY_NAME, "none"))
+        raise CompileError(f"unknown target {name!r}; known: {known}")
+    return TargetInfo(level.arch, tuple(sorted(level.features)), name=level.name)
+
+
+def parse_targets(names: str | Sequence[str]) -> tuple[TargetInfo | None, ...]:
+    """The targets of a list, or of a text with commas: those with most features first, since a loader takes the first
+    that fits. None stands for "native" where this machine can't be compiled for; "none" alone gives ().
+
+    Raises CompileError for an unknown target, and for "none" among others.
+    """
+    if not isinstance(names, str | Sequence):
+        kind = type(names).__name__
+        raise TypeError(f'target must be a name such as "native", or a list of names, not {kind}')
+    split = names.split(",") if isinstance(names, str) else list(names)
+    found = {info.text if info else "": info for info in reversed(list(map(parse_target, split)))}
+    none = [name for name in split if name.strip() in _NONE]
+    if not split:
+        raise CompileError('target: an empty list; say "none" for no machine code')
+    if none and len(split) > 1:
+        raise CompileError(f"target: {none[0].strip()!r} can't be combined with other targets")
+    if none:
+        return ()
+    order = {arch: number for number, arch in enumerate(targets.ARCHS)}
+    return tuple(
+        sorted(
+            found.values(), key=lambda i: (order[i.arch], -len(i.features), i.text) if i else (-1,)
+        )
+    )
 
 
 def _host() -> TargetInfo | None:
@@ -113,9 +131,10 @@ def _host() -> TargetInfo | None:
     if arch not in _TRIPLES:
         return None
     has = {name for name, on in binding.get_host_cpu_features().items() if on}
-    wanted = _V4 if arch == "x86_64" else ("neon",)
-    features = tuple(sorted(f for f in wanted if f in has))
-    return TargetInfo(arch, features, binding.get_host_cpu_name())
+    most = next(level for level in reversed(targets.LEVELS) if level.arch == arch)
+    features = tuple(sorted(f for f in most.features if f in has))
+    cpu = binding.get_host_cpu_name()
+    return TargetInfo(arch, features, cpu, f"native ({cpu})")
 
 
 def build(
@@ -123,17 +142,32 @@ def build(
 ) -> NativeCode | None:
     """Compile kernels into one native section; `choices`: of a tuning record.
 
-    None if the target is "none", if no kernel has generated code, or, with a NimbleWarning, if
+    None if the target is "none", if no kernel has generated code, or, with a MachineCodeWarning, if
     llvmlite or a linker is missing. Equal kernels, target, llvmlite and linker give equal bytes.
     """
-    info = parse_target(target)
-    if target in ("none", "ir") or not kernels:
-        return None
+    found = build_all(kernels, parse_targets(target), choices)
+    return found[0] if found else None
+
+
+def build_all(
+    kernels: Sequence[Kernel], infos: Sequence[TargetInfo | None], choices: Choices | None = None
+) -> tuple[NativeCode, ...]:
+    """A native section for each target that this machine can compile and link for; warns of the others. All have equal
+    `functions`.
+    """
+    if not infos or not kernels:
+        return ()
     if not HAVE_LLVM:
-        _ir_only("llvmlite is not installed (pip install 'nimblevm[compiler]')")
-        return None
+        _ir_only("llvmlite is not installed (pip install 'nimblevm[compiler]')", "")
+        return ()
+    return tuple(code for info in infos if (code := _section(kernels, info, choices)) is not None)
+
+
+def _section(
+    kernels: Sequence[Kernel], info: TargetInfo | None, choices: Choices | None
+) -> NativeCode | None:
     if info is None:
-        _ir_only("this machine's architecture has no code generator")
+        _ir_only("this machine's architecture has no code generator", "")
         return None
     texts, functions = module_texts(kernels, info, choices)
     count = sum(index >= 0 for index in functions)
@@ -144,20 +178,26 @@ def build(
         objects.append(compile_text(support_text(info), info))
     linked = link.link(objects, info.arch)
     if linked is None:
-        _ir_only("no linker works (tried ld, ld.lld, cc and the ziglang package)")
+        _ir_only(
+            f"no linker works (tried {', '.join(link.candidates(info.arch))})", f" for {info.name}"
+        )
         return None
     elf, linker = linked
     version = ".".join(map(str, binding.llvm_version_info))
     producer = {
         "llvmlite": f"{llvmlite.__version__} (LLVM {version})",
         "linker": linker,
-        "target": info.text,
+        "target": info.name or info.text,
     }
     return NativeCode(info.text, elf, count, functions, producer)
 
 
-def _ir_only(why: str) -> None:
-    warn(f"{why}: the executable gets no machine code and its kernels are interpreted")
+def _ir_only(why: str, what: str) -> None:
+    warn(
+        f"{why}: the executable gets no machine code{what} and its kernels are interpreted"
+        f"{' there' if what else ''}",
+        MachineCodeWarning,
+    )
 
 
 class _Part:
@@ -269,6 +309,6 @@ def serve() -> None:
 
 
 __all__ = [
-    "HAVE_LLVM", "NativeCode", "TargetInfo", "build", "compile_text", "module_texts", "parse_target",
-    "serve", "support_text",
+    "HAVE_LLVM", "NativeCode", "TargetInfo", "build", "build_all", "compile_text", "module_texts", "parse_target",
+    "parse_targets", "serve", "support_text",
 ]  # fmt: skip

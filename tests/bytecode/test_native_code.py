@@ -93,14 +93,14 @@ def refused(data: bytes, message: str) -> None:
 
 def test_code_that_does_not_fit_is_a_warning(data: bytes) -> None:
     code = split(data)[1][3]
-    refused(replaced(data, target="mips"), "machine code not used: it is for mips, this CPU is")
-    refused(replaced(data, target=""), "it is for , this CPU is")
+    refused(replaced(data, target="mips"), r"machine code not used \(CPU: .*\): it is for mips")
+    refused(replaced(data, target=""), "it is for $")
     refused(replaced(data, code=b""), "it is shorter than an ELF header")
     refused(
         replaced(data, code=b"\x7fELF" + bytes(100)),
         "it is no 64-bit little-endian ELF shared object",
     )
-    refused(replaced(data, code=code[:1000]), "machine code not used: ")
+    refused(replaced(data, code=code[:1000]), "machine code not used ")
     refused(replaced(data, code=library("libm.so")), "it needs other libraries")
     refused(replaced(data, index=1000), "1 functions, expected 1001")
 
@@ -108,8 +108,8 @@ def test_code_that_does_not_fit_is_a_warning(data: bytes) -> None:
 def test_features_are_checked(data: bytes) -> None:
     arch = split(data)[0]["sections"][3][4].split(":")[0]
     if arch == "x86_64":
-        refused(replaced(data, target="x86_64:+sse2,+avx9000"), r"this CPU lacks \+avx9000")
-        refused(replaced(data, target="x86_64:+avx" + "x" * 80), r"this CPU lacks \+avxxx")
+        refused(replaced(data, target="x86_64:+sse2,+avx9000"), "this CPU lacks avx9000")
+        refused(replaced(data, target="x86_64:+avx" + "x" * 80), "this CPU lacks avxxx")
     assert nvm.load(replaced(data, target=f"{arch}:,,-avx9000,+")).kernels[0].native
 
 
@@ -117,4 +117,4 @@ def test_no_section_at_all(data: bytes) -> None:
     def drop(header: dict[str, Any], sections: list[bytes]) -> None:
         del header["sections"][3], sections[3]
 
-    refused(forge(data, drop), "machine code not used: the file has none")
+    refused(forge(data, drop), "the file has none")
