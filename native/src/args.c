@@ -343,10 +343,10 @@ static nvm_status check_slot(converter *c, size_t i, uint32_t axis, uint32_t k, 
            (long long)want, slot->name, (long long)got);
 }
 
-static nvm_status check_dims(converter *c, size_t i, const nvm_type *type) {
-  const nvm_arg *arg = &c->args[i];
-  for (uint32_t a = 0; a < arg->rank; a++) {
-    int64_t want = type->words[2 + a], got = arg->shape[a];
+/* shape: as many sizes as the type has. */
+static nvm_status check_dims(converter *c, size_t i, const nvm_type *type, const int64_t *shape) {
+  for (uint32_t a = 0; a + 2 < type->n_words; a++) {
+    int64_t want = type->words[2 + a], got = shape[a];
     if (want <= -2) {
       NVM_TRY(check_slot(c, i, a, (uint32_t)(-2 - want), got));
     } else if (want >= 0 && want != got) {
@@ -378,7 +378,7 @@ static nvm_status check_tensor(converter *c, size_t i, const nvm_type *type) {
   if (arg->rank != type->n_words - 2)
     NVM_FAIL(NVM_INVALID_INPUT, "%s: expected rank %u, got rank %u", place(c, i, &where),
              type->n_words - 2, arg->rank);
-  return check_dims(c, i, type);
+  return check_dims(c, i, type, arg->shape);
 }
 
 /* --- leaves -------------------------------------------------------------------------------------
@@ -551,7 +551,8 @@ static nvm_status make_scalar(converter *c, size_t i, const nvm_type *type,
            nvm_dtypes[dtype].name);
 }
 
-static nvm_status take_handle(converter *c, size_t i, nvm_object **out_object) {
+/* The value of a handle, borrowed. */
+static nvm_status handle_value(converter *c, size_t i, nvm_object **out_object) {
   const nvm_arg *arg = &c->args[i];
   place_text where;
   uint32_t type = c->expect[i].type.type;
@@ -568,7 +569,8 @@ static nvm_status take_handle(converter *c, size_t i, nvm_object **out_object) {
              describe_type(c, type, text, sizeof text), nvm_kind_name(object),
              same_kind ? " of another type" : "");
   }
-  nvm_retain(object);
+  if (want == 0)
+    NVM_TRY(check_dims(c, i, &c->program->types[type], ((const nvm_tensor *)object)->dims));
   *out_object = object;
   return NVM_OK;
 }
@@ -578,13 +580,21 @@ static void take_fields(converter *c, const nvm_arg *arg, nvm_adt *adt) {
   for (uint32_t k = 0; k < arg->n_fields; k++) adt->fields[k] = c->values[c->n_values + k].object;
 }
 
-/* An unboxed integer parameter: a Python number or a rank-0 tensor. */
+/* An unboxed integer parameter: a number, a rank-0 tensor, or a handle of one. */
 static nvm_status make_int(converter *c, size_t i, const nvm_type *type, int64_t *out_number) {
   const nvm_arg *arg = &c->args[i];
   if (arg->kind == NVM_ARG_TENSOR) {
     NVM_TRY(check_tensor(c, i, type));
     if (!arg->data || arg->rank) return wrong_value(c, i);
     *out_number = nvm_int_read((uint32_t)arg->dtype, arg->data);
+    return NVM_OK;
+  }
+  if (arg->kind == NVM_ARG_HANDLE) {
+    nvm_object *object;
+    NVM_TRY(handle_value(c, i, &object));
+    const nvm_tensor *tensor = (const nvm_tensor *)object;
+    if (object->kind != NVM_KIND_TENSOR || tensor->device != 0) return wrong_value(c, i);
+    *out_number = nvm_int_read(object->extra, tensor->data);
     return NVM_OK;
   }
   if (arg->kind != NVM_ARG_INT) return wrong_value(c, i);
@@ -610,7 +620,8 @@ static nvm_status build(converter *c, size_t i, int *out_taken) {
     take_fields(c, arg, adt);
     made.object = &adt->header;
   } else if (arg->kind == NVM_ARG_HANDLE) {
-    NVM_TRY(take_handle(c, i, &made.object));
+    NVM_TRY(handle_value(c, i, &made.object));
+    nvm_retain(made.object);
   } else if (!wants_tensor) {
     return wrong_value(c, i);
   } else {
@@ -702,8 +713,11 @@ static nvm_status privatize_reachable(nvm_heap *heap) {
   nvm_status status = NVM_OK;
   heap->n_marked = 0;
   heap->mark_failed = 0;
-  for (nvm_handle *handle = heap->handles; handle; handle = handle->live)
+  for (nvm_handle *handle = heap->handles; handle; handle = handle->live) {
     nvm_mark(heap, handle->object);
+    if (status == NVM_OK && handle->object && handle->object->kind == NVM_KIND_TENSOR)
+      status = privatize_tensor(heap, (nvm_tensor *)handle->object);
+  }
   for (size_t i = 0; i < heap->n_marked; i++) {
     uint32_t n = 0;
     nvm_object **slots = nvm_children(heap->marked[i], &n);
@@ -737,8 +751,8 @@ nvm_status nvm_args_privatize(nvm_vm *vm) {
   return status;
 }
 
-void nvm_args_fill(nvm_arg *args, size_t n, const int64_t *codes, void *const *data,
-                   const int64_t *shapes) {
+NVM_EXPORT void nvm_args_fill(nvm_arg *args, size_t n, const int64_t *codes, void *const *data,
+                              const int64_t *shapes) {
   for (size_t i = 0; i < n; i++) {
     int64_t code = codes[i];
     nvm_arg *arg = &args[i];

@@ -1,5 +1,6 @@
 /* What a loaded program says about itself: the getters of nvm_api.h. Indices out of range give NULL
  * or 0. */
+#include <stdio.h>
 #include <string.h>
 
 #include "cpu.h"
@@ -112,6 +113,62 @@ NVM_EXPORT const int64_t *nvm_program_type(const nvm_program *program, uint32_t 
   if (index >= program->n_types) return NULL;
   *out_words = program->types[index].n_words;
   return program->types[index].words;
+}
+
+NVM_EXPORT nvm_status nvm_program_type_info(const nvm_program *program, uint32_t type,
+                                            nvm_type_info *out_info) {
+  if (type >= program->n_types) {
+    return nvm_fail(NVM_INVALID_INPUT, "there is no type %u, the program has %u", type,
+                    program->n_types);
+  }
+  const nvm_type *t = &program->types[type];
+  const int is_tensor = t->words[0] == NVM_TYPE_TENSOR, is_adt = t->words[0] == NVM_TYPE_ADT;
+  const int has_parts = !is_tensor && t->words[0] != NVM_TYPE_VARIABLE;
+  const uint32_t first = is_tensor || is_adt ? 2 : 1;
+  *out_info = (nvm_type_info){
+      .kind = (int32_t)t->words[0],
+      .dtype = is_tensor ? (int32_t)t->words[1] : -1,
+      .rank = is_tensor ? t->n_words - 2 : 0,
+      .dims = is_tensor ? t->words + 2 : NULL,
+      .number = is_adt || t->words[0] == NVM_TYPE_VARIABLE ? (int32_t)t->words[1] : -1,
+      .n_parts = has_parts ? t->n_words - first : 0,
+      .parts = has_parts ? t->words + first : NULL};
+  return NVM_OK;
+}
+
+/* Whether `name` is that of a constructor: "Node", or "Tree.Node". */
+static int names_constructor(const nvm_program *program, const nvm_ctor *ctor, const char *name) {
+  if (strcmp(ctor->name, name) == 0) return 1;
+  const char *adt = program->adts[ctor->adt].name;
+  const size_t length = strlen(adt);
+  return strncmp(name, adt, length) == 0 && name[length] == '.' &&
+         strcmp(name + length + 1, ctor->name) == 0;
+}
+
+NVM_EXPORT nvm_status nvm_program_find_constructor(const nvm_program *program, const char *name,
+                                                   uint32_t *out_index) {
+  enum { NAMES_BYTES = 600 };
+  char names[NAMES_BYTES] = "none";
+  size_t used = 0;
+  uint32_t found = 0, count = 0;
+  for (uint32_t i = 1; i < program->n_ctors; i++) {
+    if (!names_constructor(program, &program->ctors[i], name)) continue;
+    found = i;
+    count++;
+  }
+  if (count == 1) {
+    *out_index = found;
+    return NVM_OK;
+  }
+  for (uint32_t i = 1; i < program->n_ctors && used < NAMES_BYTES; i++) {
+    const nvm_ctor *ctor = &program->ctors[i];
+    if (count && !names_constructor(program, ctor, name)) continue;
+    const int wrote = snprintf(names + used, NAMES_BYTES - used, "%s%s.%s", used ? ", " : "",
+                               program->adts[ctor->adt].name, ctor->name);
+    used += wrote > 0 ? (size_t)wrote : 0;
+  }
+  NVM_FAIL(NVM_INVALID_INPUT, "%s named %s; the executable has %s",
+           count ? "several constructors are" : "no constructor is", name, names);
 }
 
 NVM_EXPORT uint32_t nvm_program_adt_count(const nvm_program *program) { return program->n_adts; }

@@ -9,6 +9,7 @@ struct nvm_walk {
   nvm_object *object;
   uint32_t next;   /* field to visit */
   uint32_t shared; /* reachable from elsewhere too */
+  uint32_t first;  /* where the value's records begin */
 };
 
 /* --- handles ---------------------------------------------------------------------------------- */
@@ -56,6 +57,7 @@ NVM_EXPORT void nvm_handle_retain(nvm_handle *handle) {
 }
 
 NVM_EXPORT void nvm_handle_release(nvm_handle *handle) {
+  if (!handle) return;
   nvm_heap *heap = handle->heap;
   if (handle_dies(handle))
     nvm_heap_drop(heap, &handle->dropped);
@@ -140,7 +142,16 @@ static int owned_alone(nvm_storage *storage) {
   return __atomic_load_n(nvm_storage_count(storage), __ATOMIC_ACQUIRE) == 1 + givers;
 }
 
-static nvm_status add_tensor(nvm_heap *heap, nvm_result *result, nvm_tensor *tensor, int shared) {
+/* Whether a buffer of the caller may be filled from a tensor's own memory: not if that may be the
+ * same memory. */
+static int fills_directly(const nvm_tensor *tensor) {
+  const nvm_storage *storage = tensor->storage;
+  return tensor->device == 0 &&
+         (!storage || (storage->pool && !(storage->header.flags & NVM_FLAG_MOVED)));
+}
+
+static nvm_status add_tensor(nvm_heap *heap, nvm_result *result, nvm_tensor *tensor, int shared,
+                             int to_buffer) {
   nvm_out *out;
   NVM_TRY(next_out(heap, result, &out));
   void *dims = result->dims;
@@ -149,12 +160,15 @@ static nvm_status add_tensor(nvm_heap *heap, nvm_result *result, nvm_tensor *ten
   result->dims = dims;
   nvm_storage *storage = tensor->storage;
   nvm_tensor *copy = NULL;
-  if (shared || !storage || !storage->pool || tensor->device != 0 || !owned_alone(storage)) {
+  if (to_buffer
+          ? !fills_directly(tensor)
+          : shared || !storage || !storage->pool || tensor->device != 0 || !owned_alone(storage)) {
     NVM_TRY(nvm_tensor_copy(heap, tensor, 0, &copy));
     tensor = copy;
   }
-  nvm_storage_retain(tensor->storage);
+  if (tensor->storage) nvm_storage_retain(tensor->storage);
   out->kind = NVM_OUT_TENSOR;
+  out->n_values = 1;
   out->dtype = tensor->header.extra;
   out->rank = tensor->rank;
   out->dl_device_type = (int32_t)heap->pools[0].device->vtable->dl_device_type;
@@ -167,20 +181,29 @@ static nvm_status add_tensor(nvm_heap *heap, nvm_result *result, nvm_tensor *ten
   return NVM_OK;
 }
 
-static nvm_status add_leaf(nvm_heap *heap, nvm_result *result, nvm_object *object, int shared) {
-  if (object->kind == NVM_KIND_TENSOR)
-    return add_tensor(heap, result, (nvm_tensor *)object, shared);
+static nvm_status add_leaf(nvm_heap *heap, nvm_result *result, nvm_object *object, int shared,
+                           int want) {
+  if (object->kind == NVM_KIND_TENSOR && want != NVM_WANT_HANDLE)
+    return add_tensor(heap, result, (nvm_tensor *)object, shared, want == NVM_WANT_BUFFER);
   if (object->kind == NVM_KIND_STORAGE)
     NVM_FAIL(NVM_VALUE_KIND, "the function's result holds a storage block");
   nvm_out *out;
   NVM_TRY(next_out(heap, result, &out));
   NVM_TRY(handle_create(heap, object, &out->handle));
   out->kind = NVM_OUT_HANDLE;
+  out->n_values = 1;
   result->count++;
   return NVM_OK;
 }
 
-static nvm_status convert(nvm_heap *heap, nvm_result *result, nvm_object *value, uint64_t limit) {
+/* How the value at hand is wanted: the function's result, or a field of it. */
+static int wanted(const nvm_heap *heap, const nvm_wants *wants, size_t depth) {
+  if (NVM_LIKELY(wants->count == 0) || depth != wants->depth) return NVM_WANT_VALUE;
+  return wants->items[depth ? heap->walk[0].next - 1 : 0].kind;
+}
+
+static nvm_status convert(nvm_heap *heap, nvm_result *result, nvm_object *value, uint64_t limit,
+                          const nvm_wants *wants) {
   size_t depth = 0;
   nvm_object *object = value;
   uint32_t above = 0; /* an ancestor is shared */
@@ -190,13 +213,14 @@ static nvm_status convert(nvm_heap *heap, nvm_result *result, nvm_object *value,
                "the result has more than %llu values (shared parts count each time)",
                (unsigned long long)limit);
     uint32_t shared = above || object->refcount > 1 || (object->flags & NVM_FLAG_IMMORTAL);
-    if (object->kind == NVM_KIND_ADT) {
+    int want = wanted(heap, wants, depth);
+    if (object->kind == NVM_KIND_ADT && want != NVM_WANT_HANDLE) {
       void *walk = heap->walk;
       NVM_TRY(grow(heap, &walk, &heap->walk_capacity, depth + 1, sizeof(struct nvm_walk)));
       heap->walk = walk;
-      heap->walk[depth++] = (struct nvm_walk){object, 0, shared};
+      heap->walk[depth++] = (struct nvm_walk){object, 0, shared, (uint32_t)result->count};
     } else {
-      NVM_TRY(add_leaf(heap, result, object, (int)shared));
+      NVM_TRY(add_leaf(heap, result, object, (int)shared, want));
     }
     for (;;) { /* the next value in postorder; ADT values come after their fields */
       if (depth == 0) return NVM_OK;
@@ -213,13 +237,15 @@ static nvm_status convert(nvm_heap *heap, nvm_result *result, nvm_object *value,
       out->ctor = adt->ctor;
       out->n_fields = adt->n_fields;
       result->count++;
+      out->n_values = (uint32_t)result->count - top->first;
       depth--;
     }
   }
 }
 
 nvm_status nvm_result_create(nvm_heap *heap, nvm_object *value, uint64_t limit,
-                             nvm_result **out_result) {
+                             const nvm_wants *wants, nvm_result **out_result) {
+  if (limit > UINT32_MAX) limit = UINT32_MAX; /* see nvm_out.n_values */
   nvm_result *result = heap->results_free;
   if (result) {
     heap->results_free = (nvm_result *)result->dropped.next;
@@ -234,7 +260,7 @@ nvm_status nvm_result_create(nvm_heap *heap, nvm_object *value, uint64_t limit,
   }
   result->dropped.header = (nvm_object){.refcount = 1, .kind = NVM_KIND_RESULT};
   result->heap = heap;
-  nvm_status status = convert(heap, result, value, limit);
+  nvm_status status = convert(heap, result, value, limit, wants);
   nvm_release(heap, value);
   if (status != NVM_OK) {
     result_clear(heap, result);

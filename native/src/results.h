@@ -22,11 +22,26 @@ struct nvm_result {
   int64_t *dims;
 };
 
+/* What a caller wants of a result: of itself (depth 0), or of each of its fields (depth 1). */
+typedef struct nvm_wants {
+  const nvm_want *items;
+  uint32_t count; /* 0: values */
+  uint32_t depth;
+} nvm_wants;
+
+/* wants.c: check a caller's wants against the result type of a function. Errors: INVALID_INPUT. */
+NVM_NODISCARD nvm_status nvm_wants_check(const nvm_program *program, uint32_t function,
+                                         const nvm_want *items, uint32_t count,
+                                         nvm_wants *out_wants);
+/* Fill the buffers that are wanted; the result then refers to them. Errors: SHAPE_MISMATCH, before
+ * anything is written. */
+NVM_NODISCARD nvm_status nvm_wants_fill(nvm_heap *heap, nvm_result *result, const nvm_wants *wants);
+
 /* Turn a value into a result; `value` is consumed, also on failure. A tensor whose memory anything
- * else can see (constant, input, handle, another part of the result) is copied. out_result: owned
- * by the caller. */
+ * else can see (constant, input, handle, another part of the result) is copied, unless it is wanted
+ * in a buffer: then nvm_wants_fill must follow at once. out_result: owned by the caller. */
 NVM_NODISCARD nvm_status nvm_result_create(nvm_heap *heap, nvm_object *value, uint64_t limit,
-                                           nvm_result **out_result);
+                                           const nvm_wants *wants, nvm_result **out_result);
 /* A dropped result or handle, by the VM's thread. */
 void nvm_result_recycle(nvm_heap *heap, nvm_dropped *item);
 void nvm_results_free_cached(nvm_heap *heap);

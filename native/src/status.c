@@ -74,6 +74,20 @@ NVM_EXPORT const nvm_error *nvm_last_error(void) {
   return &current.error;
 }
 
+NVM_EXPORT const char *nvm_status_name(nvm_status status) {
+#define ROW(number, name, meaning) #name,
+  static const char *const names[] = {NVM_STATUSES(ROW)};
+#undef ROW
+  return (uint32_t)status < sizeof names / sizeof *names ? names[status] : "UNKNOWN";
+}
+
+NVM_EXPORT const char *nvm_status_text(nvm_status status) {
+#define ROW(number, name, meaning) meaning,
+  static const char *const texts[] = {NVM_STATUSES(ROW)};
+#undef ROW
+  return (uint32_t)status < sizeof texts / sizeof *texts ? texts[status] : "no status of nimblevm";
+}
+
 NVM_EXPORT const char *nvm_version(void) { return NVM_VERSION; }
 
 NVM_EXPORT uint32_t nvm_format_version(void) { return NVM_FORMAT_VERSION; }

@@ -213,6 +213,8 @@ NVM_EXPORT nvm_status nvm_vm_create(nvm_program *program, const nvm_vm_options *
   return NVM_OK;
 }
 
+NVM_EXPORT nvm_program *nvm_vm_program(const nvm_vm *vm) { return vm->program; }
+
 NVM_EXPORT void nvm_vm_destroy(nvm_vm *vm) {
   if (!vm) return;
   if (vm->heap) {
@@ -414,8 +416,14 @@ static nvm_status interpret(nvm_vm *vm) {
   return nvm_profile_interpret(vm);
 }
 
+/* The most values that a result may have. */
+static uint64_t result_limit(const nvm_vm *vm) {
+  uint64_t limit = vm->limits.objects ? vm->limits.objects : RESULT_VALUES;
+  return limit < 64 ? 64 : limit;
+}
+
 static nvm_status execute(nvm_vm *vm, uint32_t index, const nvm_arg *args, size_t n_args,
-                          nvm_result **out_result) {
+                          const nvm_wants *wants, nvm_result **out_result) {
   const nvm_function *function = &vm->program->functions[index];
   nvm_status status = nvm_frame_push(vm, function);
   if (status != NVM_OK) {
@@ -439,8 +447,7 @@ static nvm_status execute(nvm_vm *vm, uint32_t index, const nvm_arg *args, size_
     NVM_TRY(nvm_tensor_scalar(vm->heap, dtype, vm->result_int, &boxed));
     value = &boxed->header;
   }
-  uint64_t limit = vm->limits.objects ? vm->limits.objects : RESULT_VALUES;
-  return nvm_result_create(vm->heap, value, limit < 64 ? 64 : limit, out_result);
+  return nvm_result_create(vm->heap, value, result_limit(vm), wants, out_result);
 }
 
 /* began: ns, 0: unknown. */
@@ -453,8 +460,10 @@ static void tell(const nvm_vm *vm, uint32_t function, nvm_status status, uint64_
             (double)(nvm_now() - began) / 1e3, (long long)vm->heap->run_peak);
 }
 
-NVM_EXPORT nvm_status nvm_vm_invoke(nvm_vm *vm, uint32_t function, const nvm_arg *args,
-                                    size_t n_args, nvm_result **out_result) {
+NVM_EXPORT nvm_status nvm_vm_invoke_into(nvm_vm *vm, uint32_t function, const nvm_arg *args,
+                                         size_t n_args, const nvm_want *items, uint32_t n_wants,
+                                         nvm_result **out_result) {
+  nvm_wants wants = {.count = 0};
   nvm_error_clear();
   nvm_status status = acquire(vm);
   if (status != NVM_OK) {
@@ -467,21 +476,52 @@ NVM_EXPORT nvm_status nvm_vm_invoke(nvm_vm *vm, uint32_t function, const nvm_arg
     let_go(vm);
     NVM_FAIL(NVM_FUNCTION_NOT_FOUND, "the executable has no public function of index %u", function);
   }
+  if (n_wants) status = nvm_wants_check(vm->program, function, items, n_wants, &wants);
+  if (status != NVM_OK) {
+    release_all(args, n_args);
+    let_go(vm);
+    return status;
+  }
   const uint64_t since = vm->profile ? nvm_cycles() : 0;
   const uint64_t began = since || nvm_log_wants(NVM_LOG_DEBUG) ? nvm_now() : 0;
   begin(vm);
   if (NVM_UNLIKELY(since)) nvm_profile_begin(vm, function);
   int64_t base = vm->heap->live_bytes;
-  status = execute(vm, function, args, n_args, out_result);
+  status = execute(vm, function, args, n_args, &wants, out_result);
   nvm_status kept = finish(vm, base);
   if (NVM_UNLIKELY(since)) nvm_profile_end(vm, function, status, since, began);
-  nvm_args_settle(vm, args, n_args);
-  if (status == NVM_OK && kept != NVM_OK) {
-    nvm_result_free(*out_result);
-    *out_result = NULL;
+  if (status == NVM_OK) {
     status = kept;
+    if (status == NVM_OK && wants.count) status = nvm_wants_fill(vm->heap, *out_result, &wants);
+    if (status != NVM_OK) {
+      nvm_result_free(*out_result);
+      *out_result = NULL;
+    }
   }
+  nvm_args_settle(vm, args, n_args);
   if (NVM_UNLIKELY(status != NVM_OK || began)) tell(vm, function, status, began);
+  let_go(vm);
+  return status;
+}
+
+NVM_EXPORT nvm_status nvm_vm_invoke(nvm_vm *vm, uint32_t function, const nvm_arg *args,
+                                    size_t n_args, nvm_result **out_result) {
+  return nvm_vm_invoke_into(vm, function, args, n_args, NULL, 0, out_result);
+}
+
+NVM_EXPORT nvm_status nvm_vm_read(nvm_vm *vm, nvm_handle *handle, nvm_result **out_result) {
+  const nvm_wants values = {.count = 0};
+  nvm_error_clear();
+  NVM_TRY(acquire(vm));
+  nvm_status status = NVM_OK;
+  if (!handle || handle->heap != vm->heap) {
+    status = nvm_fail(NVM_INVALID_INPUT, "the handle belongs to another VM");
+  } else if (!handle->object) {
+    status = nvm_fail(NVM_CLOSED, "the handle is no longer valid");
+  } else {
+    nvm_retain(handle->object);
+    status = nvm_result_create(vm->heap, handle->object, result_limit(vm), &values, out_result);
+  }
   let_go(vm);
   return status;
 }

@@ -1,0 +1,43 @@
+"""What the tests of the C library build once a session: the libraries, nvm-run, an installed tree."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+NATIVE = Path(__file__).resolve().parents[2] / "native"
+
+
+def make(*words: str, **settings: str) -> str:
+    """Run make in native/ with the variables of `settings`; AssertionError with its output if it fails."""
+    environment = _clean()
+    with open(Path(tempfile.gettempdir()) / "nimblevm-build.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # test processes run beside each other
+        done = subprocess.run(
+            ["make", "-s", "-C", str(NATIVE), *words],
+            env=environment | settings,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def _clean() -> dict[str, str]:
+    """The environment without variables that would choose another build."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(("NVM_", "MAKE"))}
+
+
+@cache
+def built() -> Path:
+    """The build directory with both libraries and nvm-run."""
+    make("all")
+    return NATIVE / "build"
+
+
+__all__ = ["NATIVE", "built", "make"]

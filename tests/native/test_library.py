@@ -1,0 +1,73 @@
+"""libnimblevm.so and its header: what is exported, what it needs, how it is named."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.native.build import NATIVE, built
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+HEADER = NATIVE / "include" / "nvm_api.h"
+
+
+def declared() -> set[str]:
+    """The functions that nvm_api.h declares (its inline helpers define themselves)."""
+    text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.DOTALL)
+    region = text[: text.index("static inline")]
+    return set(re.findall(r"\b(nvm_\w+)\(", region))
+
+
+def symbols(library: Path, *flags: str) -> dict[str, str]:
+    """name -> type of what nm lists."""
+    done = subprocess.run(["nm", *flags, str(library)], capture_output=True, text=True, check=True)
+    rows = [line.split() for line in done.stdout.splitlines()]
+    return {row[-1].split("@")[0]: row[-2] for row in rows if len(row) >= 2}
+
+
+def test_shared_library_exports_the_header_and_nothing_else() -> None:
+    exported = symbols(built() / "libnimblevm.so", "-D", "--defined-only")
+    assert set(exported) == declared()
+    assert set(exported.values()) == {"T"}
+
+
+def test_shared_library_needs_the_c_library_alone() -> None:
+    wanted = symbols(built() / "libnimblevm.so", "-D", "--undefined-only")
+    assert not [n for n in wanted if re.match(r"_?Py|_Z|__cxa_(?!finalize)|__gxx|_Unwind", n)]
+    done = subprocess.run(
+        ["readelf", "-d", str(built() / "libnimblevm.so")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    needed = set(re.findall(r"NEEDED.*\[(\w+)", done.stdout))
+    assert needed <= {"libc", "libm", "libdl", "libpthread", "ld"}
+    version = re.search(
+        r'^version = "(\d+\.\d+)', (NATIVE.parent / "pyproject.toml").read_text(), re.M
+    )
+    assert version is not None
+    assert f"[libnimblevm.so.{version[1]}]" in done.stdout
+
+
+def test_static_library_defines_no_foreign_names() -> None:
+    defined = symbols(built() / "libnimblevm.a", "-g", "--defined-only")
+    assert not [name for name in defined if not name.startswith("nvm_")]
+
+
+def test_header_stands_alone_in_c_and_cxx(tmp_path: Path) -> None:
+    source = tmp_path / "user.c"
+    source.write_text(
+        '#include "nvm_api.h"\nint main(void) { return nvm_arg_int(0).int_value != 0; }\n'
+    )
+    flags = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror", "-fsyntax-only"]
+    compilers = [["cc", "-std=c11"]]
+    if shutil.which("c++"):
+        compilers.append(["c++", "-x", "c++", "-std=c++11"])
+    for compiler in compilers:
+        command = [*compiler, *flags, f"-I{HEADER.parent}", str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
