@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 PY     := $(BIN)/python
 NATIVE_SOURCES := $(wildcard native/*.py native/Makefile native/*/*.c native/*/*.h native/include/generated/*.h)
 
-.PHONY: help demo models test test-all lint format bench microbench fuzz generate check-tools setup clean
+.PHONY: help demo models test test-all lint format bench microbench fuzz generate check-tools setup clean install uninstall
 
 help:
 	@echo "make demo      set up, then compile and run three dynamic models"
@@ -17,6 +17,7 @@ help:
 	@echo "make bench     compare whole models with other systems (ROWS=, BENCH_FLAGS=, STUDIES=); installs them"
 	@echo "make microbench  benchmarks of instructions, kernels and models alone"
 	@echo "make fuzz      fuzz the reader, verifier and interpreter (SECONDS=30)"
+	@echo "make install   the C library, its header and nvm-run (PREFIX=/usr/local, DESTDIR=); make uninstall"
 
 check-tools:
 	@sh tools/check_tools.sh "$(PYTHON)"
@@ -96,3 +97,7 @@ fuzz: setup
 
 clean:
 	rm -rf build native/build native/build-* nimblevm/_native*.so $(VENV)/.installed $(VENV)/.lint $(VENV)/.models $(VENV)/.bench
+
+# The C side needs a C compiler alone.
+install uninstall:
+	$(MAKE) -C native $@

@@ -8,8 +8,8 @@
     out = vm.run(x)
 
 Compile time: relay (the language), compile, dim_report. Run time: load, Executable, VirtualMachine, Limits, Tensor,
-ADTValue, move, Device and devices. Every error is a NimbleError and a fitting builtin exception; nimblevm.errors has
-them all.
+ADTValue, Handle, move, KEEP, Device and devices. Every error is a NimbleError and a fitting builtin exception;
+nimblevm.errors has them all.
 
 Names are looked up on first use, so that a deployment runtime never loads the compiler.
 """
@@ -35,8 +35,10 @@ if TYPE_CHECKING:
         ValueMoved,
         VMBusy,
     )
+    from nimblevm.vm.arguments import Handle
     from nimblevm.vm.tensor import Tensor, move
     from nimblevm.vm.vm import Limits, VirtualMachine
+    from nimblevm.vm.wants import KEEP
 
 __version__ = "0.1.0"
 
@@ -46,8 +48,10 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "Cancelled": ("nimblevm.errors", "Cancelled"),
     "Device": ("nimblevm.devices.device", "Device"),
     "Executable": ("nimblevm.bytecode.executable", "Executable"),
+    "Handle": ("nimblevm.vm.arguments", "Handle"),
     "InvalidExecutable": ("nimblevm.errors", "InvalidExecutable"),
     "InvalidInput": ("nimblevm.errors", "InvalidInput"),
+    "KEEP": ("nimblevm.vm.wants", "KEEP"),
     "LimitExceeded": ("nimblevm.errors", "LimitExceeded"),
     "Limits": ("nimblevm.vm.vm", "Limits"),
     "NimbleError": ("nimblevm.errors", "NimbleError"),
@@ -66,8 +70,9 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
 }
 
 __all__ = [
-    "ADTValue", "Cancelled", "Device", "Executable", "InvalidExecutable", "InvalidInput", "LimitExceeded", "Limits",
-    "NimbleError", "Tensor", "VMBusy", "ValueMoved", "VirtualMachine", "__version__", "compile", "devices",
+    "ADTValue", "Cancelled", "Device", "Executable", "Handle", "InvalidExecutable", "InvalidInput", "KEEP",
+    "LimitExceeded", "Limits", "NimbleError", "Tensor", "VMBusy", "ValueMoved", "VirtualMachine", "__version__",
+    "compile", "devices",
     "dim_report", "errors", "load", "move", "relay", "tune",
 ]  # fmt: skip
 

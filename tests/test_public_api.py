@@ -15,8 +15,8 @@ from nimblevm._ffi import ffi, lib
 from nimblevm.bytecode.executable import Functions
 from nimblevm.driver import VERSION
 
-NAMES = """ADTValue Cancelled Device Executable InvalidExecutable InvalidInput LimitExceeded Limits NimbleError Tensor
-VMBusy ValueMoved VirtualMachine compile devices dim_report errors load move relay tune""".split()
+NAMES = """ADTValue Cancelled Device Executable Handle InvalidExecutable InvalidInput KEEP LimitExceeded Limits NimbleError
+Tensor VMBusy ValueMoved VirtualMachine compile devices dim_report errors load move relay tune""".split()
 PROJECT = Path(__file__).parent.parent / "pyproject.toml"
 
 

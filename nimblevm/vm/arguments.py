@@ -33,11 +33,15 @@ _OUT_TENSOR, _OUT_ADT = lib.NVM_OUT_TENSOR, lib.NVM_OUT_ADT
 
 
 class Handle:
-    """A value that Python can't look into (closure, ref, ADT with refs). Goes back into the VM that made it."""
+    """A value that stays in its VM: a closure or ref, or any result that was asked for with nvm.KEEP.
+
+    It is an argument of further calls on that VM, whatever it holds at no cost, and stays as it is: calls make new
+    values. Where one ends with it (`state = vm.run(x, state, out=KEEP)`), appends go on in its memory.
+    """
 
     __slots__ = ("_pointer", "vm")
 
-    def __init__(self, pointer: Any, vm: object) -> None:
+    def __init__(self, pointer: Any, vm: Any) -> None:
         lib.nvm_handle_retain(pointer)
         self._pointer = ffi.gc(pointer, lib.nvm_handle_release)
         self.vm = vm
@@ -47,6 +51,10 @@ class Handle:
         if self._pointer is None:
             raise ValueMoved("this handle was given away by nvm.move to a call")
         return self._pointer
+
+    def read(self) -> Any:
+        """What it holds: a Tensor, a tuple or an ADTValue (a Handle for a closure or ref). Copies tensors."""
+        return self.vm.read(self)
 
     def give_up(self) -> None:
         """A call took it (nvm.move): release it; later uses raise ValueMoved."""
@@ -344,17 +352,20 @@ class ArrayArguments:
         return True
 
 
-def results(result: Any, exe: Executable, vm: object) -> Any:
-    """The Python value of an nvm_result (which stays owned by the caller): Tensor, tuple, ADTValue or Handle."""
+def results(result: Any, exe: Executable, vm: object, buffers: Sequence[Any] = ()) -> Any:
+    """The Python value of an nvm_result (which stays owned by the caller): Tensor, tuple, ADTValue or Handle; for
+    results that went into the caller's buffers those, in order.
+    """
+    filled = iter(buffers)
     count = lib.nvm_result_count(result)
     values = lib.nvm_result_values(result)
     constructors = exe.constructors
-    stack: list[Tensor | tuple[Any, ...] | ADTValue | Handle] = []
+    stack: list[Any] = []
     for i in range(count):
         out = values[i]
         kind = out.kind
         if kind == _OUT_TENSOR:
-            stack.append(from_result(out))
+            stack.append(from_result(out) if out.storage else next(filled))
         elif kind == _OUT_ADT:
             start = len(stack) - out.n_fields
             fields = tuple(stack[start:])

@@ -15,8 +15,9 @@ from nimblevm.bytecode.executable import Executable
 from nimblevm.bytecode.types import FunctionInfo
 from nimblevm.devices.device import Device
 from nimblevm.errors import Closed, InvalidInput, InvalidInputType
-from nimblevm.vm.arguments import ArgumentList, ArrayArguments, results
+from nimblevm.vm.arguments import ArgumentList, ArrayArguments, Handle, results
 from nimblevm.vm.profiler import LEVELS, MOST_EVENTS, Profile, Profiler
+from nimblevm.vm.wants import Wants
 
 _RESULT = ffi.typeof("nvm_result **")
 
@@ -29,11 +30,13 @@ class _Entry:
     index: int
     places: tuple[str, ...]  # of the parameters, for messages
     arrays: ArrayArguments | None  # where only tensors are taken
+    takes_out: bool  # it has a parameter %out
 
     @classmethod
     def of(cls, function: FunctionInfo) -> _Entry:
         places = tuple(f"parameter %{p.name} of @{function.name}" for p in function.params)
-        return cls(function, function.index, places, ArrayArguments.of(function))
+        takes_out = any(p.name == "out" for p in function.params)
+        return cls(function, function.index, places, ArrayArguments.of(function), takes_out)
 
 
 def _is_number(value: object) -> bool:
@@ -147,11 +150,11 @@ class VirtualMachine:
             raise Closed("the VirtualMachine is closed")
         return self._vm
 
-    def run(self, /, *args: Any, **named: Any) -> Any:
+    def run(self, /, *args: Any, out: Any = None, **named: Any) -> Any:
         """Call `main`. Any parameter name may be used as a keyword. See `invoke`."""
-        return self._call("main", args, named)
+        return self._call("main", args, named, out)
 
-    def invoke(self, name: str, /, *args: Any, **named: Any) -> Any:
+    def invoke(self, name: str, /, *args: Any, out: Any = None, **named: Any) -> Any:
         """Call function `name` of the executable.
 
         Arguments: anything with __dlpack__, the buffer protocol or __array__; Python numbers; tuples; ADT values;
@@ -159,17 +162,61 @@ class VirtualMachine:
         are checked. Returns a Tensor, a tuple, an ADTValue or a Handle. Raises InvalidInput (names parameter, expected,
         got), ShapeMismatch, LimitExceeded, Cancelled, VMBusy and whatever the program raises; the VM works on
         afterwards, and what was given away to the call that raised is as it was.
-        """
-        return self._call(name, args, named)
 
-    def _call(self, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        out says what becomes of the result, or, in a tuple, of each field of a tuple: None, the value is returned; an
+        array (C-contiguous, writable, of the result's dtype and shape), it is filled and returned; nvm.KEEP, the value
+        stays in the VM and a Handle for it is returned: for state that goes into the next call.
+
+            logits = np.empty((1, 50257), np.float32)
+            for token in tokens:
+                logits, state = vm.run(token, state, out=(logits, nvm.KEEP))
+
+        InvalidInput or ShapeMismatch for a buffer that the result does not fit. A function that has a parameter %out
+        takes the keyword as its argument; `invoke_into` tells the two apart.
+        """
+        return self._call(name, args, named, out)
+
+    def invoke_into(self, out: Any, name: str, /, *args: Any, **named: Any) -> Any:
+        """`invoke` of a function whose parameters may have any name, with `out` first."""
+        entry = self._entry(name)
+        return self._call(name, args, named, None, Wants(out, entry.function))
+
+    def read(self, handle: Handle) -> Any:
+        """What a handle of this VM holds. Copies tensors."""
+        if handle.vm is not self:
+            raise InvalidInput("the handle belongs to another VirtualMachine")
+        result = ffi.new(_RESULT)
+        check(lib.nvm_vm_read(self._handle, handle.pointer, result))
+        try:
+            return results(result[0], self._exe, self)
+        finally:
+            lib.nvm_result_free(result[0])
+
+    def _entry(self, name: str) -> _Entry:
+        """What a call of a function needs to know. Raises FunctionNotFound."""
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a function must be a str, not {type(name).__name__}")
+        entry = self._entries[name] = _Entry.of(self._exe.function(name))
+        return entry
+
+    def _call(
+        self,
+        name: str,
+        args: tuple[Any, ...],
+        named: dict[str, Any],
+        out: Any = None,
+        wants: Wants | None = None,
+    ) -> Any:
         handle = self._handle
         exe = self._exe
         entry = self._entries.get(name)
         if entry is None:
-            if not isinstance(name, str):
-                raise TypeError(f"the name of a function must be a str, not {type(name).__name__}")
-            entry = self._entries[name] = _Entry.of(exe.function(name))
+            entry = self._entry(name)
+        if out is not None:
+            if entry.takes_out:
+                named["out"] = out
+            else:
+                wants = Wants(out, entry.function)
         places = entry.places
         if named or len(args) != len(places):
             args = _bind(entry.function, args, named)
@@ -177,7 +224,7 @@ class VirtualMachine:
         if arrays is not None and arrays.lock.acquire(blocking=False):
             try:
                 if arrays.fill(args):
-                    return self._invoke(handle, entry, arrays.args, arrays.count, args, None)
+                    return self._invoke(handle, entry, arrays.args, arrays.count, args, None, wants)
             finally:
                 arrays.lock.release()
         arguments = ArgumentList(exe, self)
@@ -185,7 +232,7 @@ class VirtualMachine:
             arguments.add(value, place)
         array, count = arguments.build()
         gives = arguments if arguments.gifts or arguments.given_handles else None
-        return self._invoke(handle, entry, array, count, args, gives)
+        return self._invoke(handle, entry, array, count, args, gives, wants)
 
     def _invoke(
         self,
@@ -195,18 +242,26 @@ class VirtualMachine:
         count: int,
         args: tuple[Any, ...],
         gives: ArgumentList | None,
+        wants: Wants | None,
     ) -> Any:
         """The call in C and its results; `gives`: what the call is given for good."""
         out = ffi.new(_RESULT)
-        if gives is None:
+        if gives is None and wants is None:
             status = lib.nvm_vm_invoke(handle, entry.index, array, count, out)
         else:
-            status = gives.invoke(lambda: lib.nvm_vm_invoke(handle, entry.index, array, count, out))
+            items, number = (wants.array, wants.count) if wants else (ffi.NULL, 0)
+
+            def call() -> int:
+                return int(
+                    lib.nvm_vm_invoke_into(handle, entry.index, array, count, items, number, out)
+                )
+
+            status = gives.invoke(call) if gives else call()
         if status:
             self._raise(status, args)
         result = out[0]
         try:
-            return results(result, self._exe, self)
+            return results(result, self._exe, self, wants.buffers if wants else ())
         finally:
             lib.nvm_result_free(result)
 
