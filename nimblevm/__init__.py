@@ -20,7 +20,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nimblevm import devices, errors, relay
+    from nimblevm import devices, errors, profiling, relay
     from nimblevm.bytecode.adt import ADTValue
     from nimblevm.bytecode.executable import Executable, load
     from nimblevm.compiler.dim_report import dim_report
@@ -65,6 +65,7 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "errors": ("nimblevm.errors", None),
     "load": ("nimblevm.bytecode.executable", "load"),
     "move": ("nimblevm.vm.tensor", "move"),
+    "profiling": ("nimblevm.profiling", None),
     "relay": ("nimblevm.relay", None),
     "tune": ("nimblevm.driver", "tune"),
 }
@@ -73,7 +74,7 @@ __all__ = [
     "ADTValue", "Cancelled", "Device", "Executable", "Handle", "InvalidExecutable", "InvalidInput", "KEEP",
     "LimitExceeded", "Limits", "NimbleError", "Tensor", "VMBusy", "ValueMoved", "VirtualMachine", "__version__",
     "compile", "devices",
-    "dim_report", "errors", "load", "move", "relay", "tune",
+    "dim_report", "errors", "load", "move", "profiling", "relay", "tune",
 ]  # fmt: skip
 
 

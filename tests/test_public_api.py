@@ -16,7 +16,7 @@ from nimblevm.bytecode.executable import Functions
 from nimblevm.driver import VERSION
 
 NAMES = """ADTValue Cancelled Device Executable Handle InvalidExecutable InvalidInput KEEP LimitExceeded Limits NimbleError
-Tensor VMBusy ValueMoved VirtualMachine compile devices dim_report errors load move relay tune""".split()
+Tensor VMBusy ValueMoved VirtualMachine compile devices dim_report errors load move profiling relay tune""".split()
 PROJECT = Path(__file__).parent.parent / "pyproject.toml"
 
 
@@ -45,6 +45,8 @@ def test_package_data() -> None:
     package = resources.files("nimblevm")
     assert (package / "py.typed").is_file()
     assert (package / "relay" / "prelude.rly").is_file()
+    for name in ("page.html", "page.css", "page.js"):
+        assert (package / "profiling" / "page" / name).is_file()
 
 
 def test_import_loads_nothing() -> None:

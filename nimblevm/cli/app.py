@@ -18,6 +18,7 @@ from nimblevm.cli.check import check
 from nimblevm.cli.compile import compile_
 from nimblevm.cli.disasm import disasm
 from nimblevm.cli.inspect import inspect
+from nimblevm.cli.profile import profile
 from nimblevm.cli.run import run
 from nimblevm.cli.tune import tune
 
@@ -40,6 +41,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "check": check,
     "inspect": inspect,
     "disasm": disasm,
+    "profile": profile,
     "tune": tune,
     "bench": bench,
 }

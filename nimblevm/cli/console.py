@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -49,14 +50,25 @@ def complain(kind: str, text: str, style: str = "bold red") -> None:
     err.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str | Text]], title: str = "") -> None:
-    """A table if it has rows. Cells are plain: rich would take the brackets of types for markup."""
+def table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str | Text]],
+    title: str = "",
+    right: Container[int] = (),
+) -> None:
+    """A table if it has rows. Cells are plain: rich would take the brackets of types for markup. right: numbers of
+    columns that stand at the right, for tables of figures, which are drawn with fewer lines.
+    """
     if rows:
         heading = Text(title, "bold") if title else None
         made = Table(
-            *(Column(name, overflow="fold") for name in columns),
+            *(
+                Column(name, overflow="fold", justify="right" if i in right else "left")
+                for i, name in enumerate(columns)
+            ),
             title=heading,
             title_justify="left",
+            box=box.SIMPLE_HEAD if right else box.HEAVY_HEAD,
         )
         for row in rows:
             made.add_row(*(Text(c) if isinstance(c, str) else c for c in row))

@@ -1,0 +1,258 @@
+"""nimblevm profile"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+import nimblevm as nvm
+from nimblevm.bench.limits import LimitsUnavailable, measure_limits
+from nimblevm.cli.console import ExecutableFile, Mistake, complain, progress_of, say, table
+from nimblevm.cli.inputs import Inputs
+from nimblevm.cli.sources import find_sources
+from nimblevm.profiling.machine import Machine, cache_file, load_machine, save_machine
+from nimblevm.vm.profiler import KernelTime, LineTime, Profile
+
+_SHOWN = 15
+
+
+def profile(
+    file: ExecutableFile,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="INPUT", help="NAME=VALUE or a file, as for `nimblevm run`."),
+    ] = None,
+    function: Annotated[str, typer.Option(help="Function to call.")] = "main",
+    runs: Annotated[int, typer.Option(min=1, help="Runs that are profiled.")] = 3,
+    warmup: Annotated[int, typer.Option(min=0, help="Runs before these.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="The most threads that kernels may use.")] = 1,
+    trace: Annotated[
+        Path | None,
+        typer.Option(help="Write a trace that ui.perfetto.dev and chrome://tracing open."),
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a page with all figures that a browser opens.")
+    ] = None,
+    limits: Annotated[
+        str,
+        typer.Option(
+            metavar="auto|measure|none|FILE",
+            help="What the machine can do at most: auto measures it once (ten seconds) and remembers.",
+        ),
+    ] = "auto",
+    max_events: Annotated[
+        int, typer.Option(min=0, help="Room for events of --trace and --html, 40 bytes each.")
+    ] = 1 << 20,
+    source: Annotated[
+        Path | None, typer.Option(help="The program's text, to show lines of; else looked for.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    native: Annotated[
+        bool,
+        typer.Option("--native/--no-native", help="--no-native: never run machine code of FILE."),
+    ] = True,
+    device: Annotated[str, typer.Option(help="Backend that runs the kernels.")] = "cpu",
+    seed: Annotated[int, typer.Option(min=0, help="Of random inputs.")] = 0,
+) -> None:
+    """Show where the time of a function goes: by kernel, source line and instruction.
+
+    GFLOP/s and GB/s come from operations and bytes that are counted in the kernels' bodies; "of limit" compares with
+    what this machine can do at most. docs/profiling.md says how to read all of it.
+
+    \b
+    Examples:
+      nimblevm profile lstm.nvm x=random:40x300
+      nimblevm profile lstm.nvm x=x.npy --html profile.html --trace trace.json
+    """
+    machine = _machine(limits, threads)
+    with nvm.load(file, native=native) as exe:
+        named = Inputs(exe, exe.function(function), seed).read(inputs or [])
+        with nvm.VirtualMachine(exe, device=device, threads=threads) as vm:
+            with progress_of(f"profiling @{function}"):
+                for _ in range(warmup):
+                    vm.invoke(function, **named)
+                level = "events" if trace is not None or html is not None else "instructions"
+                vm.start_profile(level, max_events)
+                for _ in range(runs):
+                    vm.invoke(function, **named)
+                found = vm.profile()
+    names = {row.source for row in found.lines}
+    lines_of = find_sources(names, file, source)
+    if as_json:
+        say(json.dumps(_as_json(found, machine), indent=1, allow_nan=False))
+    else:
+        _show(found, machine, lines_of)
+    if trace is not None:
+        nvm.profiling.write_trace(found, trace, title=f"{file.name} @{function}")
+    if html is not None:
+        facts = [("", f"@{function}"), ("", _cpu()), ("nimblevm", nvm.__version__)]
+        nvm.profiling.write_page(found, html, machine, file.name, facts, lines_of)
+    for written in (trace, html):
+        if written is not None and not as_json:
+            say(f"wrote {written}")
+
+
+# --- the machine ----------------------------------------------------------------------------------
+
+
+def _machine(wanted: str, threads: int) -> Machine | None:
+    """The limits that --limits asks for; None: not known. Raises Mistake."""
+    if wanted == "none":
+        return None
+    if wanted not in ("auto", "measure"):
+        try:
+            return load_machine(Path(wanted))
+        except ValueError as error:
+            raise Mistake(f"--limits {wanted}: {error}") from None
+    kept = cache_file()
+    if wanted == "auto":
+        try:
+            return load_machine(kept)
+        except (OSError, ValueError):
+            pass  # not measured yet
+    try:
+        with progress_of("measuring what the machine can do"):
+            measured = measure_limits(sorted(os.sched_getaffinity(0)))
+    except LimitsUnavailable as error:
+        if wanted == "measure":
+            raise Mistake(f"--limits measure: {error}") from None
+        complain("note", f"the machine's limits are not known: {error}", "bold")
+        return None
+    machine = Machine(measured.peak, measured.read, measured.l2_bytes, measured.l3_bytes)
+    try:
+        save_machine(machine, kept)
+    except OSError as error:
+        complain("note", f"the measured limits can't be kept in {kept}: {error.strerror}", "bold")
+    return machine
+
+
+def _cpu() -> str:
+    """The CPU's name, as the system tells it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    except OSError:
+        pass
+    return ""
+
+
+# --- the terminal ---------------------------------------------------------------------------------
+
+
+def _time(seconds: float) -> str:
+    for unit, scale in (("ns", 1e9), ("us", 1e6), ("ms", 1e3)):
+        if seconds * scale < 999.5:
+            return f"{seconds * scale:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def _rate(value: float | None) -> str:
+    return "" if value is None else f"{value / 1e9:.3g}"
+
+
+def _limit(row: KernelTime, machine: Machine, threads: int) -> str:
+    floor = machine.floor(row.work, row.calls, threads)
+    return f"{floor / row.seconds:.0%}" if row.seconds and floor else ""
+
+
+def _show(found: Profile, machine: Machine | None, lines_of: Mapping[str, Sequence[str]]) -> None:
+    kernel_calls = sum(row.calls for row in found.kernels)
+    say(
+        f"{found.runs} runs, {_time(found.seconds)}: {_time(found.kernel_seconds)} in {kernel_calls} kernel calls, "
+        f"{found.vm_share:.1%} in the VM"
+    )
+    if machine is not None:
+        peak = machine.peak_of(found.threads) / 1e9
+        reads = (
+            f"{level} {machine.read_of(level, found.threads) / 1e9:.3g}" for level in machine.read
+        )
+        say(f"the machine at most: {peak:.3g} GFLOP/s, reading GB/s {', '.join(reads)}")
+    _show_kernels(found, machine)
+    rows = [
+        (_place(r), f"@{r.function}", _line(r, lines_of), str(r.calls), _time(r.seconds))
+        for r in found.lines[:_SHOWN]
+    ]
+    table(("line", "function", "text", "instructions", "time"), rows, right=(3, 4))
+    instructions = [
+        (t.name, str(t.calls), _time(t.seconds), _time(t.seconds / t.calls))
+        for t in found.instructions[:_SHOWN]
+    ]
+    table(("instruction", "executed", "time", "each"), instructions, right=(1, 2, 3))
+
+
+def _place(row: LineTime) -> str:
+    return f"{row.source}:{row.line}" if row.source else ""
+
+
+def _line(row: LineTime, lines_of: Mapping[str, Sequence[str]]) -> str:
+    lines = lines_of.get(row.source, ())
+    return lines[row.line - 1].strip()[:60] if 0 < row.line <= len(lines) else ""
+
+
+def _show_kernels(found: Profile, machine: Machine | None) -> None:
+    columns = ["kernel", "calls", "time", "each", "share", "GFLOP/s", "GB/s"]
+    if machine is not None:
+        columns.append("of limit")
+    rows: list[tuple[str | Text, ...]] = []
+    for k in found.kernels[:_SHOWN]:
+        row = (
+            k.name, str(k.calls), _time(k.seconds), _time(k.seconds / k.calls), f"{k.seconds / found.seconds:.1%}",
+            _rate(k.operations_per_second), _rate(k.bytes_per_second),
+        )  # fmt: skip
+        rows.append((*row, _limit(k, machine, found.threads)) if machine is not None else row)
+    table(columns, rows, right=range(1, len(columns)))
+    rest = found.kernels[_SHOWN:]
+    if rest:
+        say(f"and {len(rest)} other kernels, {_time(sum(k.seconds for k in rest))}")
+
+
+def _as_json(found: Profile, machine: Machine | None) -> dict[str, Any]:
+    def kernel(row: KernelTime) -> dict[str, Any]:
+        made: dict[str, Any] = {
+            "name": row.name,
+            "calls": row.calls,
+            "seconds": row.seconds,
+            "operations": row.work.operations,
+            "bytes_read": row.work.read,
+            "bytes_written": row.work.written,
+            "sizes": [
+                {
+                    "operands": s.shapes,
+                    "calls": s.calls,
+                    "seconds": s.seconds,
+                    "operations": s.work.operations,
+                    "bytes": s.work.bytes,
+                }
+                for s in row.sizes
+            ],
+        }
+        if machine is not None:
+            made["seconds_at_least"] = machine.floor(row.work, row.calls, found.threads)
+        return made
+
+    return {
+        "runs": found.runs,
+        "seconds": found.seconds,
+        "kernel_seconds": found.kernel_seconds,
+        "threads": found.threads,
+        "machine": None if machine is None else machine.to_json(),
+        "kernels": [kernel(k) for k in found.kernels],
+        "lines": [
+            {"function": r.function, "source": r.source, "line": r.line, "instructions": r.calls, "seconds": r.seconds}
+            for r in found.lines
+        ],
+        "instructions": [
+            {"name": t.name, "executed": t.calls, "seconds": t.seconds} for t in found.instructions
+        ],
+    }  # fmt: skip
+
+
+__all__ = ["profile"]
