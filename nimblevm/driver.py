@@ -6,6 +6,7 @@ data = compile_to_bytes(mod)               # the file alone, nothing is loaded
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from nimblevm import dtypes
 from nimblevm.bytecode.executable import Executable
 from nimblevm.bytecode.serialize import NATIVE, ProgramBuilder, SectionRecord, serialize
+from nimblevm.compiler.constants import late_constant
 from nimblevm.compiler.emit import KernelBuilder, emit
 from nimblevm.compiler.kernel_table import KernelCache, KernelTable
 from nimblevm.compiler.limits import check_ranks
@@ -32,6 +34,7 @@ from nimblevm.relay.dims import DimVar
 from nimblevm.relay.gc_pause import gc_paused
 from nimblevm.relay.infer_type import infer_type
 from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Tuple, Var
+from nimblevm.relay.late import LateArray
 from nimblevm.relay.op import registry
 from nimblevm.relay.op.dense_pack import LANES, LAYOUT, DensePackAttrs
 from nimblevm.relay.prelude import from_prelude
@@ -60,6 +63,8 @@ def compile(
     progress: Progress | None = None,
     weights: str = "float32",
     tuning: str | None = None,
+    late_bound: bool | Iterable[str] = False,
+    weights_file: str = "",
 ) -> Executable:
     """Compile a module (or one function, which becomes `main`) and load the result.
 
@@ -79,12 +84,17 @@ def compile(
     weights      dtype in which constant float32 weights of products are stored: "float32", or to halve their size
                  and the time to read them "float16" or "bfloat16" (sums stay float32, results change)
     tuning       the text of a tuning record (`tune`), which says how products run on this machine
+    late_bound   names of parameters of main that become constants but stay out of the file, True: all of params. The
+                 file names them with shape and dtype (and the SHA-256 of what params has); load(..., weights=) or
+                 Executable.bind brings the values. Constant folding leaves them alone
+    weights_file where these lie, relative to the file's folder: load() looks there then
 
     Raises RelayTypeError, WellFormedError, CompileError.
     """
     data = compile_to_bytes(
         mod, params, target, passes_off=passes_off, unbox=unbox, native=native, plan_memory=plan_memory,
         verify=verify, entry_points=entry_points, on_pass=on_pass, progress=progress, weights=weights, tuning=tuning,
+        late_bound=late_bound, weights_file=weights_file,
     )  # fmt: skip
     return Executable.from_bytes(data, native=native)
 
@@ -104,6 +114,8 @@ def compile_to_bytes(
     progress: Progress | None = None,
     weights: str = "float32",
     tuning: str | None = None,
+    late_bound: bool | Iterable[str] = False,
+    weights_file: str = "",
 ) -> bytes:
     """As `compile`, but gives the file's bytes and loads nothing (so that it works for other machines)."""
     off = {passes_off} if isinstance(passes_off, str) else set(passes_off)
@@ -116,12 +128,31 @@ def compile_to_bytes(
         frozenset(off), verify, unbox, evaluate_call, on_pass, stage, KernelCache(unbox), weights
     )
     builder = _native_builder(target, stage, choices) if native else None
-    return _compiled(mod, params, ctx, entry_points, builder)
+    late = _late_names(params or {}, late_bound)
+    _check_place(weights_file, late)
+    return _compiled(mod, params, ctx, entry_points, builder, late, weights_file)
 
 
 def _check_weights(dtype: str) -> None:
     if dtype not in ("float32", "float16", "bfloat16"):
         raise ValueError(f'weights must be "float32", "float16" or "bfloat16", not {dtype!r}')
+
+
+def _late_names(params: Mapping[str, Any], late_bound: bool | Iterable[str]) -> tuple[str, ...]:
+    if isinstance(late_bound, bool):
+        return tuple(params) if late_bound else ()
+    return tuple(dict.fromkeys([late_bound] if isinstance(late_bound, str) else late_bound))
+
+
+def _check_place(weights_file: str, late: Sequence[str]) -> None:
+    if weights_file and not late:
+        raise ValueError(
+            "weights_file says where late-bound weights lie, but late_bound names none"
+        )
+    if weights_file and any(part in ("", ".", "..") for part in weights_file.split("/")):
+        raise ValueError(
+            f"weights_file is a path below the executable's folder, without '..', not {weights_file!r}"
+        )
 
 
 def _compiled(
@@ -130,13 +161,16 @@ def _compiled(
     ctx: PassContext,
     entry_points: Iterable[str] | None,
     builder: KernelBuilder | None,
+    late: Sequence[str] = (),
+    weights_file: str = "",
 ) -> bytes:
     stage = ctx.on_start or (lambda name: None)
     mod = _module(mod)
     stage("infer_type")
+    arrays: list[LateArray] = []
     with gc_paused():
-        if params:
-            mod = _bound(mod, params, "main", copy=False)  # the file holds the copy
+        if params or late:
+            mod, arrays = _bound(mod, params or {}, "main", False, late)  # the file holds the copy
         if any(f.checked_type is None for f in mod.functions.values()):
             check_well_formed(mod)
             mod = infer_type(mod)
@@ -147,7 +181,8 @@ def _compiled(
         check_ranks(mod)
         mod = PIPELINE(mod, ctx)
         stage("emit")
-        record = emit(mod, ctx.unbox, {"nimblevm": VERSION}, builder, ctx.kernels)
+        producer = {"nimblevm": VERSION}
+        record = emit(mod, ctx.unbox, producer, builder, ctx.kernels, arrays, weights_file)
         stage("file")
         return serialize(record)
 
@@ -276,28 +311,56 @@ def bind_params(mod: IRModule, params: Mapping[str, Any], name: str = "main") ->
     """A module whose function `name` has some parameters replaced by constants. CompileError for an
     unknown name.
     """
-    return _bound(mod, params, name, copy=True)
+    return _bound(mod, params, name, True)[0]
 
 
-def _bound(mod: IRModule, params: Mapping[str, Any], name: str, copy: bool) -> IRModule:
+def _bound(
+    mod: IRModule, params: Mapping[str, Any], name: str, copy: bool, late: Sequence[str] = ()
+) -> tuple[IRModule, list[LateArray]]:
+    """The module with parameters of a function as constants; those in `late` without their elements."""
     if not isinstance(params, Mapping):
         raise TypeError(f"params must map names to arrays, not be a {type(params).__name__}")
     function = mod.function(name)
     by_name = {p.name_hint: p for p in function.params}
-    unknown = sorted(map(str, set(params) - set(by_name)))
+    names = dict.fromkeys((*params, *late))
+    unknown = sorted(map(str, set(names) - set(by_name)))
     if unknown:
         has = f"has the parameters {', '.join(by_name)}" if by_name else "has no parameters"
         raise CompileError(f"params names {', '.join(unknown)}, but @{name} {has}")
     memo: dict[Expr, Expr] = {}
-    for key, value in params.items():
-        memo[by_name[key]] = _constant(by_name[key], value, copy)
+    arrays: list[LateArray] = []
+    for key in names:
+        value = _constant(by_name[key], params[key], copy) if key in params else None
+        if key in late:
+            arrays.append(_late(by_name[key], value))
+            value = late_constant(arrays[-1], by_name[key].span)
+        if value is not None:
+            memo[by_name[key]] = value
     body = Rewriter(memo).rewrite(function.body)
-    kept = tuple(p for p in function.params if p.name_hint not in params)
+    kept = tuple(p for p in function.params if p.name_hint not in names)
     result = mod.shallow_copy()
     result[mod.get_global_var(name)] = Function(
         kept, body, function.ret_type, function.type_params, function.attrs, span=function.span
     )
-    return result
+    return result, arrays
+
+
+def _late(param: Var, value: Constant | None) -> LateArray:
+    """A parameter that is bound when the program is loaded, to anything of its type or to this very value."""
+    type_ = value.checked_type if value is not None else param.type_annotation
+    place = f"late_bound: %{param.name_hint}"
+    shape = [d for d in type_.shape if isinstance(d, int)] if isinstance(type_, TensorType) else []
+    if not isinstance(type_, TensorType) or len(shape) != len(type_.shape):
+        raise CompileError(
+            f"{place} is declared as {param.type_annotation}: a weight is a tensor of static sizes; declare them or "
+            "give its value in params"
+        )
+    if not shape and not dtypes.dtype(type_.dtype).is_float:
+        raise CompileError(
+            f"{place} is one integer, which the compiler may need to know: give it in params alone"
+        )
+    digest = hashlib.sha256(value.data.tobytes()).digest() if value is not None else b""
+    return LateArray.of(param.name_hint, tuple(shape), type_.dtype, digest)
 
 
 def _constant(param: Var, value: Any, copy: bool) -> Constant:

@@ -80,6 +80,41 @@ class UnsupportedVersion(InvalidExecutable):
     """A file of another format version; the message names both."""
 
 
+class SignatureError(InvalidExecutable):
+    """Base of what may be wrong with a file's signature when load() is given a public key."""
+
+
+class SignatureMissing(SignatureError):
+    """The file is not signed."""
+
+
+class SignatureMalformed(SignatureError):
+    """The signature block is cut off, or no signature that this runtime knows."""
+
+
+class SignatureMismatch(SignatureError):
+    """The signature is another key's, or the file is not what was signed."""
+
+
+class InvalidWeights(NimbleError, ValueError):
+    """A file of weights that is damaged or hostile, or of no kind that can be read."""
+
+
+class WeightsMismatch(NimbleError, ValueError):
+    """Weights that are not those that the executable wants; the message lists what is missing, extra or different.
+
+    Names as attributes: missing, extra, different (tuples of str).
+    """
+
+    missing: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+    different: tuple[str, ...] = ()
+
+
+class WeightsNotBound(NimbleError, RuntimeError):
+    """A VM was asked for of an executable whose weights are bound late and are not there yet."""
+
+
 class InvalidInput(NimbleError, ValueError):
     """An argument that does not fit the parameter: rank, dim, missing, extra, constructor."""
 
@@ -227,6 +262,12 @@ STATUSES: tuple[Status, ...] = (
     Status(26, "UNSUPPORTED", Unsupported, "not possible with this build, CPU or device"),
     Status(27, "INTERNAL", InternalError, "fault of nimblevm itself"),
     Status(28, "INTERRUPTED", None, "the poll callback asked to stop (Ctrl-C)"),
+    Status(29, "SIGNATURE_MISSING", SignatureMissing, "file without a signature"),
+    Status(30, "SIGNATURE_MALFORMED", SignatureMalformed, "signature block cut or unknown"),
+    Status(31, "SIGNATURE_MISMATCH", SignatureMismatch, "signature of another key or file"),
+    Status(32, "INVALID_WEIGHTS", InvalidWeights, "damaged or hostile file of weights"),
+    Status(33, "WEIGHTS_MISMATCH", WeightsMismatch, "weights that the program does not want"),
+    Status(34, "WEIGHTS_NOT_BOUND", WeightsNotBound, "program without its weights"),
 )
 
 _BY_NUMBER = {row.number: row for row in STATUSES}

@@ -97,7 +97,7 @@ const char *nvm_build_info(void);
 enum {
   NVM_LOAD_NO_NATIVE = 1,   /* do not map native sections: kernels run in the IR interpreter. For
                                files of strangers, because machine code is trusted */
-  NVM_LOAD_VERIFY_FULL = 2, /* check the constants' digest too */
+  NVM_LOAD_VERIFY_FULL = 2, /* check the constants' digest too, of a copy of them */
   NVM_LOAD_COPY = 4,        /* copy everything; the file may change afterwards */
   NVM_LOAD_BORROW = 8,      /* nvm_program_load: use `data` in place; it must outlive the program */
   /* fail with NVM_UNSUPPORTED where kernels would have to run in the IR interpreter because no
@@ -200,6 +200,77 @@ const char *nvm_program_constructor(const nvm_program *program, uint32_t index, 
  * Errors: INVALID_INPUT (none, or more than one; the message says which there are). */
 nvm_status nvm_program_find_constructor(const nvm_program *program, const char *name,
                                         uint32_t *out_index);
+
+/* --- Weights that are bound late (docs/format.md) --- */
+typedef struct nvm_weights nvm_weights;
+
+/* What a program wants, or what a set of weights has. */
+typedef struct nvm_weight_info {
+  const char *name;
+  int32_t dtype; /* number of a dtype; -1: one that no program has, `dtype_name` tells */
+  const char *dtype_name;
+  uint32_t rank;
+  const int64_t *dims;
+  const void *data;      /* of a set of weights */
+  size_t size;           /* bytes */
+  const uint8_t *digest; /* of a program: SHA-256 of the bytes, or NULL if it takes any */
+} nvm_weight_info;
+
+/* A set of weights: read from a safetensors file (mapped; the file must not change or become
+ * shorter while it is in use, or NVM_LOAD_COPY), or put together. Not thread-safe while it is put
+ * together. Errors: NVM_INVALID_WEIGHTS, NVM_FILE_ERROR. */
+nvm_status nvm_weights_open(const char *path, uint32_t flags, nvm_weights **out_weights);
+/* Of an open descriptor, which stays the caller's; `name` is for messages. */
+nvm_status nvm_weights_read(int32_t fd, const char *name, uint32_t flags,
+                            nvm_weights **out_weights);
+/* Open `file` below a folder for reading. Refused: absolute paths, "..", symbolic links. out_fd:
+ * for the caller to close. */
+nvm_status nvm_open_below(const char *folder, const char *file, int32_t *out_fd);
+nvm_status nvm_weights_create(nvm_weights **out_weights);
+/* Row-major elements. Borrowed until the last nvm_program_bind with these weights has returned;
+ * with NVM_LOAD_BORROW until the last program that they are bound to is gone (saves a copy). */
+nvm_status nvm_weights_add(nvm_weights *weights, const char *name, int32_t dtype, uint32_t rank,
+                           const int64_t *dims, const void *data, uint32_t flags);
+uint32_t nvm_weights_count(const nvm_weights *weights);
+nvm_status nvm_weights_get(const nvm_weights *weights, uint32_t index, nvm_weight_info *out_info);
+void nvm_weights_retain(nvm_weights *weights);
+void nvm_weights_release(nvm_weights *weights); /* NULL ok */
+
+uint32_t nvm_program_weight_count(const nvm_program *program);
+nvm_status nvm_program_weight(const nvm_program *program, uint32_t index,
+                              nvm_weight_info *out_info);
+/* Where the weights lie, seen from the program's folder; "" if the file does not say. */
+const char *nvm_program_weights_file(const nvm_program *program);
+/* 1 if nvm_vm_create takes the program: it wants no weights, or they are bound. */
+int32_t nvm_program_is_bound(const nvm_program *program);
+
+enum { NVM_BIND_ALLOW_EXTRA = 256 /* weights that the program does not want are left aside */ };
+/* A program with its weights: shares all but these with `program`, which it keeps alive and which
+ * stays as it was. Weights are laid out for the kernels here, once; what needs no other layout
+ * stays where it is. flags: NVM_BIND_ALLOW_EXTRA; NVM_LOAD_VERIFY_FULL checks digests, as for every
+ * program that was loaded with it or with a signature, and nothing stays mapped then. Errors:
+ * NVM_WEIGHTS_MISMATCH lists what is missing, extra, different. */
+nvm_status nvm_program_bind(nvm_program *program, nvm_weights *weights, uint32_t flags,
+                            nvm_program **out_bound);
+
+/* --- Signatures (docs/format.md) --- */
+/* Is `signature` (64 bytes, ed25519) the message's? 1 yes, 0 no. key_id: SHA-256 of the public key
+ * that the file names (32 bytes). Called before anything of the file but its fixed header is read.
+ */
+typedef struct nvm_signature_check {
+  int32_t (*verify)(void *context, const uint8_t *key_id, const uint8_t *message,
+                    size_t message_size, const uint8_t *signature, size_t signature_size);
+  void *context;
+} nvm_signature_check;
+
+/* As nvm_program_open and nvm_program_load with NVM_LOAD_VERIFY_FULL, of a signed file alone.
+ * Errors: NVM_SIGNATURE_MISSING, NVM_SIGNATURE_MALFORMED, NVM_SIGNATURE_MISMATCH. */
+nvm_status nvm_program_open_signed(const char *path, uint32_t flags,
+                                   const nvm_signature_check *check, nvm_program **out_program);
+nvm_status nvm_program_load_signed(const void *data, size_t size, uint32_t flags,
+                                   const nvm_signature_check *check, nvm_program **out_program);
+/* The signature block as it stands in the file; NULL if it has none. */
+const void *nvm_program_signature_block(const nvm_program *program, size_t *out_size);
 
 /* --- Devices --- */
 

@@ -152,8 +152,7 @@ nvm_status nvm_mp_bool(nvm_mp *mp, const char *what, uint8_t *out_value) {
   return NVM_OK;
 }
 
-/* Is this UTF-8 (shortest forms, no surrogates, at most U+10FFFF) without NUL? */
-static int is_text(const uint8_t *s, size_t n) {
+int nvm_is_text(const uint8_t *s, size_t n) {
   for (size_t i = 0; i < n;) {
     uint8_t b = s[i];
     if (b == 0) return 0;
@@ -205,7 +204,7 @@ nvm_status nvm_mp_str(nvm_mp *mp, const char *what, const char **out_text, size_
   const uint8_t *data = NULL;
   size_t size = 0;
   NVM_TRY(raw(mp, what, 1, &data, &size));
-  if (!is_text(data, size)) {
+  if (!nvm_is_text(data, size)) {
     return nvm_mp_fail(mp, "%s: expected UTF-8 without NUL characters", what);
   }
   *out_text = (const char *)data;

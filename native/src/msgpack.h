@@ -46,4 +46,7 @@ NVM_NODISCARD nvm_status nvm_mp_str(nvm_mp *mp, const char *what, const char **o
 NVM_NODISCARD nvm_status nvm_mp_bin(nvm_mp *mp, const char *what, const uint8_t **out_data,
                                     size_t *out_size);
 
+/* Is this UTF-8 (shortest forms, no surrogates, at most U+10FFFF) without NUL? */
+int nvm_is_text(const uint8_t *text, size_t length);
+
 #endif

@@ -21,8 +21,12 @@
 #include "verify.h"
 
 enum { FIXED_HEADER = 96, SEALED = 64, ALIGNMENT = 64 };
+enum { FLAG_SIGNED = 1, SIGNATURE_BLOCK = 128, ED25519 = 1, ED25519_SIZE = 64 };
 
 static const uint8_t magic[8] = {0x89, 'N', 'V', 'M', '\r', '\n', 0x1a, '\n'};
+static const char signature_magic[8] = "NVM-SIGN";
+/* What the signed message starts with, its NUL included; bytes 0 to 63 of the file follow. */
+static const char signature_context[32] = "nimblevm executable signature 1";
 
 static _Thread_local int32_t load_stage;
 
@@ -30,8 +34,9 @@ static _Thread_local int32_t load_stage;
 typedef struct input {
   int fd;
   const uint8_t *memory;
-  uint64_t size;
+  uint64_t size; /* without a signature block, once the fixed header is read */
   uint32_t flags;
+  const nvm_signature_check *check; /* NULL: a signature is not asked for */
 } input;
 
 static nvm_status invalid(const char *text) { return nvm_fail(NVM_INVALID_EXECUTABLE, "%s", text); }
@@ -91,9 +96,100 @@ static nvm_status check_padding(const input *in, uint64_t offset, uint64_t end) 
 /* --- header
  * ------------------------------------------------------------------------------------------- */
 
+/* The signature block at the end of a signed file: its form, and with a check who signed. Sections
+ * end before it. */
+static nvm_status read_signature(input *in, nvm_loader *loader, const uint8_t *fixed) {
+  nvm_program *p = loader->program;
+  uint8_t message[sizeof signature_context + SEALED];
+  void *copy = NULL;
+  if (in->size < FIXED_HEADER + SIGNATURE_BLOCK) {
+    return nvm_fail(NVM_SIGNATURE_MALFORMED, "signature: %d bytes do not fit in a file of %llu",
+                    SIGNATURE_BLOCK, (unsigned long long)in->size);
+  }
+  in->size -= SIGNATURE_BLOCK;
+  NVM_TRY(nvm_arena_alloc(loader->arena, SIGNATURE_BLOCK, ALIGNMENT, &copy));
+  NVM_TRY(read_input(in, in->size, SIGNATURE_BLOCK, copy));
+  const uint8_t *block = copy;
+  p->signature = block;
+  p->signature_size = SIGNATURE_BLOCK;
+  uint32_t kind = (uint32_t)little(block + 8, 4), size = (uint32_t)little(block + 12, 4);
+  uint8_t rest = 0;
+  for (uint32_t i = 48 + ED25519_SIZE; i < SIGNATURE_BLOCK; i++) rest |= block[i];
+  if (memcmp(block, signature_magic, sizeof signature_magic) != 0 || rest != 0 ||
+      in->size % ALIGNMENT != 0) {
+    return nvm_fail(NVM_SIGNATURE_MALFORMED, "signature: no signature block at byte %llu",
+                    (unsigned long long)in->size);
+  }
+  if (kind != ED25519 || size != ED25519_SIZE) {
+    return nvm_fail(NVM_SIGNATURE_MALFORMED,
+                    "signature: algorithm %u of %u bytes, expected %d (ed25519) of %d", kind, size,
+                    ED25519, ED25519_SIZE);
+  }
+  if (in->check == NULL) return NVM_OK;
+  memcpy(message, signature_context, sizeof signature_context);
+  memcpy(message + sizeof signature_context, fixed, SEALED);
+  if (in->check->verify(in->check->context, block + 16, message, sizeof message, block + 48,
+                        ED25519_SIZE) != 1) {
+    return nvm_fail(NVM_SIGNATURE_MISMATCH,
+                    "signature: it is not this key's of this file (the file names key "
+                    "%02x%02x%02x%02x%02x%02x%02x%02x)",
+                    block[16], block[17], block[18], block[19], block[20], block[21], block[22],
+                    block[23]);
+  }
+  return NVM_OK;
+}
+
+static nvm_status check_version(const uint8_t *fixed) {
+  uint32_t version = (uint32_t)little(fixed + 8, 4);
+  if (version == nvm_format_version()) return NVM_OK;
+  if (version < nvm_format_version()) {
+    return nvm_fail(NVM_UNSUPPORTED_VERSION,
+                    "fixed header: the file has format version %u, which was never released; this "
+                    "runtime (nimblevm %s) reads version %u",
+                    version, nvm_version(), nvm_format_version());
+  }
+  return nvm_fail(NVM_UNSUPPORTED_VERSION,
+                  "fixed header: the file has format version %u, which needs nimblevm %u.%u.%u or "
+                  "newer; this runtime (nimblevm %s) reads version %u",
+                  version, fixed[13], fixed[14], fixed[15], nvm_version(), nvm_format_version());
+}
+
+/* What the fixed header says of sizes and signature. */
+static nvm_status check_fixed(input *in, nvm_loader *loader, const uint8_t *fixed) {
+  if (memcmp(fixed, magic, sizeof magic) != 0) {
+    return invalid("fixed header: no nimblevm executable (the magic number is another)");
+  }
+  NVM_TRY(check_version(fixed));
+  NVM_TRY(check_digest(fixed, SEALED, fixed + SEALED, "fixed header, bytes 0 to", SEALED - 1));
+  uint32_t flags = fixed[12];
+  uint64_t file_size = little(fixed + 24, 8);
+  if ((flags & ~(uint32_t)FLAG_SIGNED) != 0) {
+    return nvm_fail(NVM_INVALID_EXECUTABLE, "fixed header: flags %u, expected at most %d", flags,
+                    FLAG_SIGNED);
+  }
+  if (fixed[13] != 0 || fixed[14] != 1 || fixed[15] != 0) {
+    return nvm_fail(NVM_INVALID_EXECUTABLE,
+                    "fixed header: nimblevm %u.%u.%u for format version 1, expected 0.1.0",
+                    fixed[13], fixed[14], fixed[15]);
+  }
+  if (file_size != in->size) {
+    int cut = (flags & FLAG_SIGNED) != 0 && in->size < file_size &&
+              file_size - in->size <= SIGNATURE_BLOCK;
+    return nvm_fail(cut ? NVM_SIGNATURE_MALFORMED : NVM_INVALID_EXECUTABLE,
+                    "%s: file_size is %llu, the file has %llu",
+                    cut ? "signature: it is cut off" : "fixed header",
+                    (unsigned long long)file_size, (unsigned long long)in->size);
+  }
+  if ((flags & FLAG_SIGNED) != 0) return read_signature(in, loader, fixed);
+  if (in->check != NULL) {
+    return nvm_fail(NVM_SIGNATURE_MISSING, "signature: the file is not signed");
+  }
+  return NVM_OK;
+}
+
 /* Check the fixed header; returns the msgpack header (private, digest checked) and where sections
  * start. */
-static nvm_status read_header(const input *in, nvm_arena *arena, const uint8_t **out_header,
+static nvm_status read_header(input *in, nvm_loader *loader, const uint8_t **out_header,
                               size_t *out_size, uint64_t *out_first) {
   uint8_t fixed[FIXED_HEADER];
   if (in->size < FIXED_HEADER) {
@@ -101,35 +197,17 @@ static nvm_status read_header(const input *in, nvm_arena *arena, const uint8_t *
                     FIXED_HEADER, (unsigned long long)in->size);
   }
   NVM_TRY(read_input(in, 0, sizeof fixed, fixed));
-  if (memcmp(fixed, magic, sizeof magic) != 0) {
-    return invalid("fixed header: no nimblevm executable (the magic number is another)");
-  }
-  uint32_t version = (uint32_t)little(fixed + 8, 4);
-  if (version != nvm_format_version()) {
-    return nvm_fail(NVM_UNSUPPORTED_VERSION,
-                    "fixed header: the file has format version %u, this runtime reads version %u",
-                    version, nvm_format_version());
-  }
-  NVM_TRY(check_digest(fixed, SEALED, fixed + SEALED, "fixed header, bytes 0 to", SEALED - 1));
-  uint64_t flags = little(fixed + 12, 4);
-  uint64_t header_size = little(fixed + 16, 8), file_size = little(fixed + 24, 8);
-  if (flags != 0) {
-    return nvm_fail(NVM_INVALID_EXECUTABLE, "fixed header: flags %llu, expected 0",
-                    (unsigned long long)flags);
-  }
-  if (file_size != in->size) {
-    return nvm_fail(NVM_INVALID_EXECUTABLE, "fixed header: file_size is %llu, the file has %llu",
-                    (unsigned long long)file_size, (unsigned long long)in->size);
-  }
+  NVM_TRY(check_fixed(in, loader, fixed));
+  uint64_t header_size = little(fixed + 16, 8);
   if (header_size > in->size - FIXED_HEADER) {
     return nvm_fail(NVM_INVALID_EXECUTABLE, "fixed header: header_size %llu goes beyond the file",
                     (unsigned long long)header_size);
   }
   void *header = NULL;
-  NVM_TRY(nvm_arena_alloc(arena, (size_t)header_size, ALIGNMENT, &header));
+  NVM_TRY(nvm_arena_alloc(loader->arena, (size_t)header_size, ALIGNMENT, &header));
   NVM_TRY(read_input(in, FIXED_HEADER, (size_t)header_size, header));
-  NVM_TRY(
-      check_digest(header, (size_t)header_size, fixed + 32, "msgpack header, version", version));
+  NVM_TRY(check_digest(header, (size_t)header_size, fixed + 32, "msgpack header, version",
+                       nvm_format_version()));
   uint64_t end = FIXED_HEADER + header_size,
            first = (end + ALIGNMENT - 1) & ~(uint64_t)(ALIGNMENT - 1);
   if (first > in->size) return invalid("the file ends inside the padding of its header");
@@ -143,16 +221,18 @@ static nvm_status read_header(const input *in, nvm_arena *arena, const uint8_t *
 /* --- sections
  * ------------------------------------------------------------------------------------------- */
 
-/* Constants stay where they are if they can: mapped from a file, borrowed from memory. */
+/* Constants stay where they are if they can: mapped from a file, borrowed from memory. If their
+ * digest is checked they are copied: what is mapped can change after it was looked at. */
 static nvm_status place_constants(const input *in, nvm_loader *loader, uint64_t offset, size_t size,
                                   const uint8_t **out_data) {
   nvm_program *p = loader->program;
-  if (in->fd < 0 && (in->flags & NVM_LOAD_BORROW) != 0 &&
+  int copied = (in->flags & (NVM_LOAD_COPY | NVM_LOAD_VERIFY_FULL)) != 0;
+  if (in->fd < 0 && !copied && (in->flags & NVM_LOAD_BORROW) != 0 &&
       (uintptr_t)(in->memory + offset) % ALIGNMENT == 0) {
     *out_data = in->memory + offset;
     return NVM_OK;
   }
-  if (in->fd >= 0 && (in->flags & NVM_LOAD_COPY) == 0 && size > 0) {
+  if (in->fd >= 0 && !copied && size > 0) {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), start = offset / page * page;
     size_t length = (size_t)(offset - start) + size;
     void *mapping = mmap(NULL, length, PROT_READ, MAP_PRIVATE, in->fd, (off_t)start);
@@ -203,6 +283,13 @@ static nvm_status read_sections(const input *in, nvm_loader *loader, uint64_t fi
     NVM_TRY(read_section_data(in, loader, i, first + expected));
     end = expected + row->size;
   }
+  if (loader->program->signature != NULL) { /* at the next multiple of 64 */
+    uint64_t padded = (end + ALIGNMENT - 1) & ~(uint64_t)(ALIGNMENT - 1);
+    if (padded == room) {
+      NVM_TRY(check_padding(in, first + end, first + padded));
+      end = room;
+    }
+  }
   if (end != room) {
     return nvm_fail(NVM_INVALID_EXECUTABLE, "%llu bytes behind the last section",
                     (unsigned long long)(room - end));
@@ -222,6 +309,7 @@ static nvm_status place_tables(nvm_loader *loader) {
         (const uint32_t *)(const void *)(code + 4 * (size_t)loader->code_first[i]);
   }
   for (uint32_t i = 0; i < p->n_constants; i++) {
+    if (p->late[i].weight >= 0) continue; /* bind.c sets it */
     /* nvm_tensor has no const view; NVM_FLAG_READONLY guards the mapping. */
     loader->constants[i]->data = (char *)(uintptr_t)(constants + loader->constant_offsets[i]);
   }
@@ -269,6 +357,14 @@ static nvm_status bind_kernels(nvm_loader *loader) {
  * --------------------------------------------------------------------------------------------- */
 
 static void destroy(nvm_program *program) {
+  if (program->parent != NULL) { /* bind.c: all but the bound constants is the parent's */
+    nvm_arena_destroy(program->arena);
+    nvm_arena_destroy(program->copies);
+    nvm_weights_release(program->bound);
+    nvm_program_release(program->parent);
+    free(program);
+    return;
+  }
   for (uint32_t i = 0; i < program->n_kernels; i++) {
     nvm_kernel_ir_free((nvm_kernel_ir *)(uintptr_t)program->kernels[i].ir);
   }
@@ -278,11 +374,11 @@ static void destroy(nvm_program *program) {
   free(program);
 }
 
-static nvm_status load_into(const input *in, nvm_loader *loader) {
+static nvm_status load_into(input *in, nvm_loader *loader) {
   const uint8_t *header = NULL;
   size_t size = 0;
   uint64_t first = 0;
-  NVM_TRY(read_header(in, loader->arena, &header, &size, &first));
+  NVM_TRY(read_header(in, loader, &header, &size, &first));
   loader->program->header = header;
   loader->program->header_size = size;
   NVM_TRY(nvm_read_tables(loader, header, size));
@@ -303,7 +399,7 @@ static void tell(const char *path, const nvm_program *p, uint64_t bytes) {
   if (*p->warning) NVM_LOG(WARNING, "%s: %s", name, p->warning);
 }
 
-static nvm_status load(const input *in, nvm_program **out_program) {
+static nvm_status load(input *in, nvm_program **out_program) {
   load_stage = 0;
   *out_program = NULL;
   nvm_log_init();
@@ -323,9 +419,11 @@ static nvm_status load(const input *in, nvm_program **out_program) {
   return NVM_OK;
 }
 
-NVM_EXPORT nvm_status nvm_program_load(const void *data, size_t size, uint32_t flags,
-                                       nvm_program **out_program) {
-  input in = {.fd = -1, .memory = data, .size = size, .flags = flags};
+NVM_EXPORT nvm_status nvm_program_load_signed(const void *data, size_t size, uint32_t flags,
+                                              const nvm_signature_check *check,
+                                              nvm_program **out_program) {
+  if (check != NULL) flags |= NVM_LOAD_VERIFY_FULL;
+  input in = {.fd = -1, .memory = data, .size = size, .flags = flags, .check = check};
   const nvm_status status = load(&in, out_program);
   if (status == NVM_OK)
     tell(NULL, *out_program, size);
@@ -334,8 +432,14 @@ NVM_EXPORT nvm_status nvm_program_load(const void *data, size_t size, uint32_t f
   return status;
 }
 
-NVM_EXPORT nvm_status nvm_program_open(const char *path, uint32_t flags,
+NVM_EXPORT nvm_status nvm_program_load(const void *data, size_t size, uint32_t flags,
                                        nvm_program **out_program) {
+  return nvm_program_load_signed(data, size, flags, NULL, out_program);
+}
+
+NVM_EXPORT nvm_status nvm_program_open_signed(const char *path, uint32_t flags,
+                                              const nvm_signature_check *check,
+                                              nvm_program **out_program) {
   *out_program = NULL;
   load_stage = 0;
   int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -349,8 +453,11 @@ NVM_EXPORT nvm_status nvm_program_open(const char *path, uint32_t flags,
     close(fd);
     return nvm_fail(NVM_FILE_ERROR, "%s: expected a regular file", path);
   }
-  input in = {
-      .fd = fd, .size = (uint64_t)info.st_size, .flags = flags & ~(uint32_t)NVM_LOAD_BORROW};
+  if (check != NULL) flags |= NVM_LOAD_VERIFY_FULL;
+  input in = {.fd = fd,
+              .size = (uint64_t)info.st_size,
+              .flags = flags & ~(uint32_t)NVM_LOAD_BORROW,
+              .check = check};
   nvm_status status = load(&in, out_program);
   close(fd);
   if (status != NVM_OK) {
@@ -361,6 +468,11 @@ NVM_EXPORT nvm_status nvm_program_open(const char *path, uint32_t flags,
   }
   tell(path, *out_program, in.size);
   return NVM_OK;
+}
+
+NVM_EXPORT nvm_status nvm_program_open(const char *path, uint32_t flags,
+                                       nvm_program **out_program) {
+  return nvm_program_open_signed(path, flags, NULL, out_program);
 }
 
 NVM_EXPORT void nvm_program_retain(nvm_program *program) {

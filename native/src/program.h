@@ -83,17 +83,46 @@ typedef struct nvm_section {
   const char *why; /* native code: why it is not used; "" for other kinds and what is used */
 } nvm_section;
 
+/* A tensor that stays outside of the file: what bind.c takes its bytes from must look like this. */
+typedef struct nvm_weight {
+  const char *name;
+  uint32_t dtype, rank;
+  const int64_t *dims;
+  int64_t elements;
+  size_t size;           /* bytes */
+  const uint8_t *digest; /* SHA-256 of the bytes, or NULL: any are taken */
+} nvm_weight;
+
+/* Where a constant's elements lie in a weight (docs/format.md, "Late-bound constants"). */
+typedef struct nvm_late {
+  int32_t weight;        /* -1: the constant is in the file */
+  const int64_t *layout; /* base, limit, a stride an axis, a step an axis */
+} nvm_late;
+
+enum {
+  NVM_LAYOUT_HEAD = 2,
+  NVM_LAYOUT_GROWTH = 16 /* elements of a constant for one of a weight */
+};
+
 struct nvm_program {
   atomic_uint refcount;
   uint32_t flags;
+  struct nvm_program *parent; /* retained: the program that this one binds weights to, or NULL */
+  struct nvm_weights *bound;  /* retained: what constants point into, or NULL */
+  struct nvm_arena
+      *copies; /* owned: verified copies of weights that constants point into, or NULL */
   struct nvm_arena *arena; /* owns all tables and strings below (program.c) */
   uint32_t n_functions, n_types, n_adts, n_ctors, n_constants, n_kernels, n_notes, n_sources,
-      n_devices, n_sections;
+      n_devices, n_sections, n_weights;
   const nvm_function *functions;
   const nvm_type *types;
   const nvm_adt_def *adts;
   const nvm_ctor *ctors;
-  nvm_tensor *const *constants; /* immortal tensors; data points into the mapping */
+  nvm_tensor *const
+      *constants; /* immortal tensors; data points into the mapping, NULL: not bound */
+  const nvm_weight *weights;
+  const nvm_late *late;     /* of each constant */
+  const char *weights_file; /* where the weights lie, seen from the file's folder, or "" */
   const nvm_kernel *kernels;
   const nvm_note *notes;
   const char *const *sources;
@@ -102,6 +131,8 @@ struct nvm_program {
   const uint32_t *by_name; /* indices of the functions in the order of their names */
   const uint8_t *header;   /* the msgpack header, private copy */
   size_t header_size;
+  const uint8_t *signature; /* the signature block, private copy, or NULL */
+  size_t signature_size;
   const char *const *producer; /* key, value, key, value, ..., NULL */
   const char *warning;         /* why machine code is not used, "" if it is or there is none */
   void *mapping;               /* munmap'ed at release, or NULL */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cpu.h"
+#include "generated/nvm_dtype.h"
 #include "program.h"
 #include "program_tables.h"
 #include "status.h"
@@ -214,6 +215,39 @@ NVM_EXPORT const void *nvm_program_constant(const nvm_program *program, uint32_t
   *out_rank = tensor->rank;
   *out_dims = tensor->dims;
   return tensor->data;
+}
+
+NVM_EXPORT uint32_t nvm_program_weight_count(const nvm_program *program) {
+  return program->n_weights;
+}
+
+NVM_EXPORT nvm_status nvm_program_weight(const nvm_program *program, uint32_t index,
+                                         nvm_weight_info *out_info) {
+  if (index >= program->n_weights) {
+    return nvm_fail(NVM_INVALID_INPUT, "there is no weight %u of %u", index, program->n_weights);
+  }
+  const nvm_weight *weight = &program->weights[index];
+  *out_info = (nvm_weight_info){.name = weight->name,
+                                .dtype = (int32_t)weight->dtype,
+                                .dtype_name = nvm_dtypes[weight->dtype].name,
+                                .rank = weight->rank,
+                                .dims = weight->dims,
+                                .size = weight->size,
+                                .digest = weight->digest};
+  return NVM_OK;
+}
+
+NVM_EXPORT const char *nvm_program_weights_file(const nvm_program *program) {
+  return program->weights_file;
+}
+
+NVM_EXPORT int32_t nvm_program_is_bound(const nvm_program *program) {
+  return program->n_weights == 0 || program->parent != NULL;
+}
+
+NVM_EXPORT const void *nvm_program_signature_block(const nvm_program *program, size_t *out_size) {
+  *out_size = program->signature_size;
+  return program->signature;
 }
 
 NVM_EXPORT uint32_t nvm_program_kernel_count(const nvm_program *program) {

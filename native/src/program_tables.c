@@ -5,15 +5,6 @@
 
 #include "generated/nvm_dtype.h"
 
-/* Allocate `count` items for a table. The count came from nvm_mp_array, so the header justifies it.
- */
-#define TABLE(loader, count, pointer)                                               \
-  do {                                                                              \
-    void *table_ = NULL;                                                            \
-    NVM_TRY(nvm_arena_array((loader)->arena, (count), sizeof *(pointer), &table_)); \
-    (pointer) = table_;                                                             \
-  } while (0)
-
 nvm_status nvm_read_string(nvm_loader *loader, const char *what, const char **out_text) {
   const char *text = NULL;
   size_t length = 0;
@@ -26,7 +17,7 @@ nvm_status nvm_read_ints(nvm_loader *loader, const char *what, int64_t low, int6
   uint32_t count = 0;
   int64_t *words = NULL;
   NVM_TRY(nvm_mp_array(&loader->mp, what, 1, &count));
-  TABLE(loader, count, words);
+  NVM_TABLE(loader, count, words);
   for (uint32_t i = 0; i < count; i++) {
     NVM_TRY(nvm_mp_int(&loader->mp, what, low, high, &words[i]));
   }
@@ -64,11 +55,6 @@ nvm_status nvm_check_dim_program(const nvm_mp *mp, const int64_t *words, uint32_
   return nvm_mp_fail(mp, "size program does not end within %d words", NVM_MAX_EXPR_WORDS);
 }
 
-static void at_row(nvm_loader *loader, const char *table, uint32_t row) {
-  loader->mp.table = table;
-  loader->mp.row = row;
-}
-
 /* --- producer, sections, devices -----------------------------------------------------------------
  */
 
@@ -76,7 +62,7 @@ static nvm_status read_producer(nvm_loader *loader) {
   uint32_t count = 0;
   const char **producer = NULL;
   NVM_TRY(nvm_mp_map(&loader->mp, "producer", &count));
-  TABLE(loader, 2 * (size_t)count + 1, producer);
+  NVM_TABLE(loader, 2 * (size_t)count + 1, producer);
   for (uint32_t i = 0; i < 2 * count; i++) {
     NVM_TRY(nvm_read_string(loader, "producer", &producer[i]));
   }
@@ -110,10 +96,10 @@ static nvm_status read_sections(nvm_loader *loader) {
   uint32_t count = 0;
   NVM_TRY(nvm_mp_array(&loader->mp, "sections", 39, &count));
   if (count < 3) return nvm_mp_fail(&loader->mp, "expected at least 3 sections, got %u", count);
-  TABLE(loader, count, loader->sections);
-  TABLE(loader, count, loader->section_rows);
+  NVM_TABLE(loader, count, loader->sections);
+  NVM_TABLE(loader, count, loader->section_rows);
   for (uint32_t i = 0; i < count; i++) {
-    at_row(loader, "sections", i);
+    nvm_at_row(loader, "sections", i);
     NVM_TRY(read_section(loader, i));
   }
   loader->program->sections = loader->sections;
@@ -126,9 +112,9 @@ static nvm_status read_names(nvm_loader *loader, const char *what, const char *c
   uint32_t count = 0;
   const char **names = NULL;
   NVM_TRY(nvm_mp_array(&loader->mp, what, 1, &count));
-  TABLE(loader, count, names);
+  NVM_TABLE(loader, count, names);
   for (uint32_t i = 0; i < count; i++) {
-    at_row(loader, what, i);
+    nvm_at_row(loader, what, i);
     NVM_TRY(nvm_read_string(loader, "name", &names[i]));
   }
   *out_names = names;
@@ -199,11 +185,11 @@ static nvm_status read_types(nvm_loader *loader) {
   uint32_t count = 0;
   nvm_type *types = NULL;
   NVM_TRY(nvm_mp_array(&loader->mp, "types", 2, &count));
-  TABLE(loader, count, types);
-  TABLE(loader, count, loader->type_slots);
-  TABLE(loader, count, loader->type_vars);
+  NVM_TABLE(loader, count, types);
+  NVM_TABLE(loader, count, loader->type_slots);
+  NVM_TABLE(loader, count, loader->type_vars);
   for (uint32_t i = 0; i < count; i++) {
-    at_row(loader, "types", i);
+    nvm_at_row(loader, "types", i);
     NVM_TRY(
         nvm_read_ints(loader, "type", INT64_MIN, INT64_MAX, &types[i].words, &types[i].n_words));
     NVM_TRY(check_type(loader, i, &types[i]));
@@ -219,9 +205,9 @@ static nvm_status read_adts(nvm_loader *loader) {
   uint32_t count = 0, next = 1;
   nvm_adt_def *adts = NULL;
   NVM_TRY(nvm_mp_array(mp, "adts", 5, &count));
-  TABLE(loader, count, adts);
+  NVM_TABLE(loader, count, adts);
   for (uint32_t i = 0; i < count; i++) {
-    at_row(loader, "adts", i);
+    nvm_at_row(loader, "adts", i);
     NVM_TRY(nvm_mp_tuple(mp, "adt", 4));
     NVM_TRY(nvm_read_string(loader, "name", &adts[i].name));
     NVM_TRY(nvm_mp_u32(mp, "type parameters", NVM_MAX_TYPE_INDEX, &adts[i].n_type_params));
@@ -237,7 +223,7 @@ static nvm_status read_adts(nvm_loader *loader) {
   for (uint32_t i = 0; i < p->n_types; i++) {
     const nvm_type *type = &p->types[i];
     if (type->words[0] != TYPE_ADT) continue;
-    at_row(loader, "types", i);
+    nvm_at_row(loader, "types", i);
     int64_t adt = type->words[1];
     if (adt < 0 || adt >= count) return nvm_mp_fail(mp, "there is no adt %lld", (long long)adt);
     if (type->n_words - 2 != adts[adt].n_type_params) {
@@ -268,7 +254,7 @@ static nvm_status read_ctor(nvm_loader *loader, uint32_t index, nvm_ctor *ctor) 
   if (adt < 0 || index - p->adts[adt].first != ctor->tag || ctor->tag >= p->adts[adt].count) {
     return nvm_mp_fail(mp, "constructor does not stand where its adt says");
   }
-  TABLE(loader, ctor->n_fields, fields);
+  NVM_TABLE(loader, ctor->n_fields, fields);
   for (uint32_t i = 0; i < ctor->n_fields; i++) {
     NVM_TRY(nvm_mp_u32(mp, "field", UINT32_MAX, &fields[i]));
     if (fields[i] >= p->n_types || loader->type_slots[fields[i]] > 0 ||
@@ -290,9 +276,9 @@ static nvm_status read_ctors(nvm_loader *loader) {
   if (count != expected) {
     return nvm_mp_fail(&loader->mp, "expected %u constructors, got %u", expected, count);
   }
-  TABLE(loader, count, ctors);
+  NVM_TABLE(loader, count, ctors);
   for (uint32_t i = 0; i < count; i++) {
-    at_row(loader, "constructors", i);
+    nvm_at_row(loader, "constructors", i);
     NVM_TRY(read_ctor(loader, i, &ctors[i]));
   }
   p->ctors = ctors;
@@ -334,7 +320,7 @@ static nvm_status read_params(nvm_loader *loader, nvm_function *f) {
   size_t n_kinds = 0;
   NVM_TRY(nvm_mp_key(mp, "params"));
   NVM_TRY(nvm_mp_array(mp, "params", 3, &f->n_params));
-  TABLE(loader, f->n_params, params);
+  NVM_TABLE(loader, f->n_params, params);
   for (uint32_t i = 0; i < f->n_params; i++) {
     NVM_TRY(nvm_mp_tuple(mp, "parameter", 2));
     NVM_TRY(nvm_read_string(loader, "parameter name", &params[i].name));
@@ -401,7 +387,7 @@ static nvm_status read_dims(nvm_loader *loader, nvm_function *f) {
   NVM_TRY(nvm_mp_key(mp, "dims"));
   NVM_TRY(nvm_mp_array(mp, "dims", 4, &f->n_dims));
   if (f->n_dims > NVM_MAX_TYPE_INDEX) return nvm_mp_fail(mp, "dims: %u are too many", f->n_dims);
-  TABLE(loader, f->n_dims, dims);
+  NVM_TABLE(loader, f->n_dims, dims);
   for (uint32_t i = 0; i < f->n_dims; i++) {
     int64_t param = 0;
     uint32_t used = 0;
@@ -434,7 +420,7 @@ static nvm_status read_checked(nvm_loader *loader, nvm_function *f) {
   const char **checked = NULL;
   NVM_TRY(nvm_mp_key(mp, "checked"));
   NVM_TRY(nvm_mp_array(mp, "checked", 4, &f->n_checked));
-  TABLE(loader, f->n_checked, checked);
+  NVM_TABLE(loader, f->n_checked, checked);
   for (uint32_t i = 0; i < f->n_checked; i++) {
     int64_t param = 0;
     uint32_t axis = 0;
@@ -483,8 +469,8 @@ static nvm_status sort_names(nvm_loader *loader) {
   nvm_program *p = loader->program;
   named *order = NULL;
   uint32_t *indices = NULL;
-  TABLE(loader, p->n_functions, order);
-  TABLE(loader, p->n_functions, indices);
+  NVM_TABLE(loader, p->n_functions, order);
+  NVM_TABLE(loader, p->n_functions, indices);
   for (uint32_t i = 0; i < p->n_functions; i++) order[i] = (named){loader->functions[i].name, i};
   if (p->n_functions > 0) qsort(order, p->n_functions, sizeof *order, by_name);
   for (uint32_t i = 0; i < p->n_functions; i++) {
@@ -502,10 +488,10 @@ static nvm_status read_functions(nvm_loader *loader) {
   uint32_t count = 0;
   uint64_t next_word = 0, size = loader->section_rows[NVM_SECTION_BYTECODE].size;
   NVM_TRY(nvm_mp_array(&loader->mp, "functions", 90, &count));
-  TABLE(loader, count, loader->functions);
-  TABLE(loader, count, loader->code_first);
+  NVM_TABLE(loader, count, loader->functions);
+  NVM_TABLE(loader, count, loader->code_first);
   for (uint32_t i = 0; i < count; i++) {
-    at_row(loader, "functions", i);
+    nvm_at_row(loader, "functions", i);
     NVM_TRY(read_function(loader, i, &next_word));
   }
   if (size % 4 != 0 || next_word != size / 4) {
@@ -517,69 +503,6 @@ static nvm_status read_functions(nvm_loader *loader) {
   return sort_names(loader);
 }
 
-/* --- constants
- * ------------------------------------------------------------------------------------- */
-
-static nvm_status read_constant(nvm_loader *loader, uint32_t index, uint64_t *used) {
-  nvm_mp *mp = &loader->mp;
-  uint32_t dtype = 0, device = 0, rank = 0;
-  int64_t offset = 0, size = 0, elements = 1, bytes = 0;
-  void *memory = NULL;
-  NVM_TRY(nvm_mp_tuple(mp, "constant", 5));
-  NVM_TRY(nvm_mp_u32(mp, "dtype", NVM_DTYPE_COUNT - 1, &dtype));
-  NVM_TRY(nvm_mp_u32(mp, "device", loader->program->n_devices - 1, &device));
-  NVM_TRY(nvm_mp_int(mp, "offset", 0, INT64_MAX, &offset));
-  NVM_TRY(nvm_mp_int(mp, "size", 0, INT64_MAX, &size));
-  NVM_TRY(nvm_mp_array(mp, "dims", 1, &rank));
-  if (rank > NVM_MAX_RANK) return nvm_mp_fail(mp, "rank %u, expected <= %d", rank, NVM_MAX_RANK);
-  NVM_TRY(nvm_arena_alloc(loader->arena, sizeof(nvm_tensor) + rank * sizeof(int64_t), 16, &memory));
-  nvm_tensor *tensor = memory;
-  int overflow = 0;
-  for (uint32_t i = 0; i < rank; i++) {
-    NVM_TRY(nvm_mp_int(mp, "dim", 0, INT64_MAX, &tensor->dims[i]));
-    overflow |= __builtin_mul_overflow(elements, tensor->dims[i], &elements);
-  }
-  overflow |= __builtin_mul_overflow(elements, (int64_t)nvm_dtypes[dtype].itemsize, &bytes);
-  if (overflow || bytes != size) return nvm_mp_fail(mp, "size does not fit the dims and dtype");
-  uint64_t in_section = loader->section_rows[NVM_SECTION_CONSTANTS].size;
-  if (offset % 64 != 0 || (uint64_t)offset > in_section ||
-      (uint64_t)size > in_section - (uint64_t)offset) {
-    return nvm_mp_fail(mp, "bytes %lld + %lld are not 64-aligned inside the section of %llu",
-                       (long long)offset, (long long)size, (unsigned long long)in_section);
-  }
-  if ((uint64_t)(offset + size) > *used) *used = (uint64_t)(offset + size);
-  tensor->header = (nvm_object){.refcount = 1,
-                                .kind = NVM_KIND_TENSOR,
-                                .flags = NVM_FLAG_IMMORTAL | NVM_FLAG_READONLY,
-                                .extra = (uint16_t)dtype};
-  tensor->rank = (uint8_t)rank;
-  tensor->device = (uint16_t)device;
-  tensor->bytes = (size_t)size;
-  loader->constants[index] = tensor;
-  loader->constant_offsets[index] = (uint64_t)offset;
-  return NVM_OK;
-}
-
-static nvm_status read_constants(nvm_loader *loader) {
-  uint32_t count = 0;
-  uint64_t used = 0;
-  NVM_TRY(nvm_mp_array(&loader->mp, "constants", 6, &count));
-  TABLE(loader, count, loader->constants);
-  TABLE(loader, count, loader->constant_offsets);
-  for (uint32_t i = 0; i < count; i++) {
-    at_row(loader, "constants", i);
-    NVM_TRY(read_constant(loader, i, &used));
-  }
-  if (used != loader->section_rows[NVM_SECTION_CONSTANTS].size) {
-    return nvm_mp_fail(&loader->mp, "constants end at byte %llu, their section at %llu",
-                       (unsigned long long)used,
-                       (unsigned long long)loader->section_rows[NVM_SECTION_CONSTANTS].size);
-  }
-  loader->program->constants = loader->constants;
-  loader->program->n_constants = count;
-  return NVM_OK;
-}
-
 /* --- notes, sources, spans
  * ---------------------------------------------------------------------------- */
 
@@ -589,10 +512,10 @@ static nvm_status read_notes(nvm_loader *loader) {
   nvm_note *notes = NULL;
   NVM_TRY(nvm_mp_array(mp, "notes", 5, &count));
   if (count < 1) return nvm_mp_fail(mp, "notes: entry 0 is missing");
-  TABLE(loader, count, notes);
+  NVM_TABLE(loader, count, notes);
   for (uint32_t i = 0; i < count; i++) {
     int64_t source = 0;
-    at_row(loader, "notes", i);
+    nvm_at_row(loader, "notes", i);
     NVM_TRY(nvm_mp_tuple(mp, "note", 4));
     NVM_TRY(nvm_read_string(loader, "text", &notes[i].text));
     NVM_TRY(nvm_mp_int(mp, "source", -1, INT32_MAX, &source));
@@ -630,13 +553,13 @@ static nvm_status read_sources(nvm_loader *loader) {
   nvm_program *p = loader->program;
   NVM_TRY(read_names(loader, "sources", &p->sources, &p->n_sources));
   for (uint32_t i = 0; i < p->n_notes; i++) {
-    at_row(loader, "notes", i);
+    nvm_at_row(loader, "notes", i);
     if (p->notes[i].source >= 0 && (uint32_t)p->notes[i].source >= p->n_sources) {
       return nvm_mp_fail(&loader->mp, "there is no source %d", p->notes[i].source);
     }
   }
   for (uint32_t i = 0; i < p->n_functions; i++) {
-    at_row(loader, "functions", i);
+    nvm_at_row(loader, "functions", i);
     NVM_TRY(check_spans(loader, &p->functions[i]));
   }
   return NVM_OK;
@@ -646,11 +569,19 @@ nvm_status nvm_read_tables(nvm_loader *loader, const uint8_t *header, size_t siz
   static const struct {
     const char *key;
     nvm_status (*read)(nvm_loader *);
-  } parts[] = {
-      {"producer", read_producer},   {"sections", read_sections},   {"devices", read_devices},
-      {"types", read_types},         {"adts", read_adts},           {"constructors", read_ctors},
-      {"functions", read_functions}, {"constants", read_constants}, {"kernels", nvm_read_kernels},
-      {"notes", read_notes},         {"sources", read_sources}};
+  } parts[] = {{"producer", read_producer},
+               {"sections", read_sections},
+               {"devices", read_devices},
+               {"types", read_types},
+               {"adts", read_adts},
+               {"constructors", read_ctors},
+               {"functions", read_functions},
+               {"weights", nvm_read_weights},
+               {"weights_file", nvm_read_weights_file},
+               {"constants", nvm_read_constants},
+               {"kernels", nvm_read_kernels},
+               {"notes", read_notes},
+               {"sources", read_sources}};
   const uint32_t count = sizeof parts / sizeof parts[0];
   nvm_mp_init(&loader->mp, header, size);
   NVM_TRY(nvm_mp_record(&loader->mp, "header", count));

@@ -55,6 +55,26 @@ NVM_NODISCARD nvm_status nvm_read_tables(nvm_loader *loader, const uint8_t *head
 /* kernel_tables.c: the kernel table. */
 NVM_NODISCARD nvm_status nvm_read_kernels(nvm_loader *loader);
 
+/* constant_tables.c: what is bound late, and all constants. */
+NVM_NODISCARD nvm_status nvm_read_weights(nvm_loader *loader);
+NVM_NODISCARD nvm_status nvm_read_weights_file(nvm_loader *loader);
+NVM_NODISCARD nvm_status nvm_read_constants(nvm_loader *loader);
+
+/* Allocate `count` items for a table. The count came from nvm_mp_array, so the header justifies it.
+ */
+#define NVM_TABLE(loader, count, pointer)                                           \
+  do {                                                                              \
+    void *table_ = NULL;                                                            \
+    NVM_TRY(nvm_arena_array((loader)->arena, (count), sizeof *(pointer), &table_)); \
+    (pointer) = table_;                                                             \
+  } while (0)
+
+/* Errors from here on name this row. */
+static inline void nvm_at_row(nvm_loader *loader, const char *table, uint32_t row) {
+  loader->mp.table = table;
+  loader->mp.row = row;
+}
+
 /* A str of the header as a terminated copy. */
 NVM_NODISCARD nvm_status nvm_read_string(nvm_loader *loader, const char *what,
                                          const char **out_text);

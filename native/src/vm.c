@@ -178,6 +178,12 @@ NVM_EXPORT nvm_status nvm_vm_create(nvm_program *program, const nvm_vm_options *
              sizeof *options);
   if (options && options->threads < 1)
     NVM_FAIL(NVM_INVALID_INPUT, "threads must be at least 1, got %d", options->threads);
+  if (!nvm_program_is_bound(program))
+    NVM_FAIL(
+        NVM_WEIGHTS_NOT_BOUND,
+        "the program wants %u weights that are not in its file (%s, ...) and are not bound%s%s",
+        program->n_weights, program->weights[0].name,
+        program->weights_file[0] ? "; they should lie in " : "", program->weights_file);
   nvm_vm *vm = nvm_malloc(sizeof *vm);
   if (!vm) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for a VM");
   memset(vm, 0, sizeof *vm);

@@ -9,6 +9,9 @@ One statement a line; `;` starts a comment outside strings. Strings are JSON's.
     .type Tensor[(2, ?, $0), float32]       adds an entry to the type table; the entries are t0,
     t1, ... .fields #2 [t1, Adt["List", t1]]        field types of a constructor (by number or #"Cons")
     .const float32 [2, 3] hex "..."         or: values 1 2.5 ...; optionally dev1 before the data
+    .weight "w" float32 [2, 3] ""           bound late: name, dtype, dims, SHA-256 in hex or ""
+    .weights_file "w.safetensors"           where these lie
+    .const float32 [3, 2] of "w" [0, 1, 1, 3, 0, 0]         base, limit, strides, steps
     .section 3 "target" hex "..."
     .kernel "name" ir                       or c, external; then lines .dims ["n"], .attrs [1],
     .exprs [..],   .in float32 [4, dim 0 broadcast]      .in .out .scratch: dtype, axes (size, dim
@@ -224,6 +227,7 @@ class _Assembler:
             ".producer": self._producer, ".device": self._device, ".source": self._source,
             ".note": self._note, ".adt": self._adt, ".type": self._type_entry, ".fields":
             self._fields, ".const": self._const, ".section": self._section,
+            ".weight": self._weight, ".weights_file": self._weights_file,
         }  # fmt: skip
         lines = iter(self.lines)
         for line in lines:
@@ -278,8 +282,24 @@ class _Assembler:
         count = 1
         for dim in dims:
             count *= dim
-        self.builder.constant(dtype, dims, line.data(dtype, count), device)
+        if line.accept("of"):
+            weight, layout = line.string("a weight"), line.items(lambda: line.integer("a word", 0))
+            self.builder.late_constant(dtype, dims, weight, layout, device)
+        else:
+            self.builder.constant(dtype, dims, line.data(dtype, count), device)
         self.constants += 1
+
+    def _weight(self, line: _Line) -> None:
+        name, dtype = line.string("a name"), line.dtype()
+        dims = line.items(lambda: line.integer("a dim", 0))
+        digest = line.string("a digest")
+        try:
+            self.builder.weight(name, dtype, dims, bytes.fromhex(digest))
+        except ValueError as error:
+            line.fail(f"bad digest: {error}")
+
+    def _weights_file(self, line: _Line) -> None:
+        self.builder.weights_file = line.string("a path")
 
     def _section(self, line: _Line) -> None:
         kind, target = line.integer("a section kind", 3, 5), line.string("a target")

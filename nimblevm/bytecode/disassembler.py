@@ -78,10 +78,20 @@ def _tables(program: s.ProgramRecord, data: bool) -> Iterator[str]:
     for i, c in enumerate(program.constructors[1:], 1):
         if c.fields:
             yield f".fields #{i} {_list([f't{t}' for t in c.fields])} ; {_comment(c.name)}"
+    for w in program.weights:
+        dims, name = _list([str(d) for d in w.dims]), dtypes.BY_NUMBER[w.dtype].name
+        yield f'.weight {quote(w.name)} {name} {dims} "{w.digest.hex()}"'
+    if program.weights_file:
+        yield f".weights_file {quote(program.weights_file)}"
     for i, constant in enumerate(program.constants):
         dims = _list([str(d) for d in constant.dims])
         device = f" dev{constant.device}" if constant.device else ""
         name = dtypes.BY_NUMBER[constant.dtype].name
+        if constant.weight >= 0:
+            layout = _list([str(word) for word in constant.layout])
+            weight = quote(program.weights[constant.weight].name)
+            yield f".const {name} {dims}{device} of {weight} {layout} ; c{i}"
+            continue
         yield f".const {name} {dims}{device} {_hex(constant.data, data)} ; c{i}"
     for section in program.sections:
         yield f".section {section.kind} {quote(section.target)} {_hex(section.data, data)}"

@@ -4,6 +4,7 @@ bytes.
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,8 +18,15 @@ from nimblevm._ffi import check, ffi, lib
 from nimblevm.bytecode.adt import Constructor
 from nimblevm.bytecode.disassembler import disassemble
 from nimblevm.bytecode.records import program_record
-from nimblevm.bytecode.serialize import ALIGNMENT, FIXED_HEADER_SIZE, ProgramRecord, seal
+from nimblevm.bytecode.serialize import (
+    ALIGNMENT,
+    FIXED_HEADER_SIZE,
+    SIGNATURE_SIZE,
+    ProgramRecord,
+    seal,
+)
 from nimblevm.bytecode.types import FunctionInfo, Type, read_function, read_types, text
+from nimblevm.bytecode.weights import WeightInfo, Weights, bind, bind_below, wanted
 from nimblevm.errors import (
     Closed,
     FileError,
@@ -103,6 +111,7 @@ class Executable:
     constructors   Constructor records, callable; entry 0 is the tuple
     producer       who made the file: versions and target
     warning        why machine code in the file is not used; "" if it is, or there is none
+    weights        the tensors that the file leaves out and bind() adds
     """
 
     def __init__(self, handle: Any) -> None:
@@ -111,15 +120,24 @@ class Executable:
 
     @classmethod
     def from_bytes(
-        cls, data: Any, native: Native = True, verify: Literal["full"] | None = None
+        cls,
+        data: Any,
+        native: Native = True,
+        verify: Literal["full"] | None = None,
+        public_key: Any = None,
     ) -> Executable:
         """From the bytes of a file (any C-contiguous buffer; copied). Errors and arguments as in
         load().
         """
         out = ffi.new("nvm_program **")
+        flags, checker = _flags(native, verify, False), _checker(public_key)
         with _bytes_view(data) as view:
             buffer = ffi.from_buffer(view.cast("B") if view.nbytes else b"")
-            check(lib.nvm_program_load(buffer, view.nbytes, _flags(native, verify, False), out))
+            check(
+                lib.nvm_program_load_signed(
+                    buffer, view.nbytes, flags, checker.pointer if checker else ffi.NULL, out
+                )
+            )
             ffi.release(buffer)
         return _made(cls(out[0]))
 
@@ -235,6 +253,39 @@ class Executable:
         """Why machine code of the file is not used; "" if it is, or there is none."""
         return text(lib.nvm_program_warning(self.handle))
 
+    # --- weights that are bound late ---
+
+    @cached_property
+    def weights(self) -> tuple[WeightInfo, ...]:
+        """The tensors that are not in the file, by name; () if it has all."""
+        return wanted(self.handle)
+
+    @property
+    def weights_file(self) -> str:
+        """Where the weights lie, seen from the file's folder; "" if the file does not say."""
+        return text(lib.nvm_program_weights_file(self.handle))
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether a VirtualMachine can be made: no weights are left out, or they are bound."""
+        return bool(lib.nvm_program_is_bound(self.handle))
+
+    def bind(
+        self, weights: Weights, strict: bool = True, verify: Literal["full"] | None = None
+    ) -> Executable:
+        """This program with weights: another Executable, which shares all the rest; this one stays as it was, so that
+        it may be bound to several sets.
+
+        weights  path of a .safetensors file (mapped: it must not be changed or truncated while it is in use) or an
+                 .npz archive, or a mapping of names to arrays, which are copied
+        strict   False: weights that the program does not want are left aside
+        verify   "full": check digests where the file names them, of a private copy. So it is always for what load()
+                 verified in full or by a signature.
+
+        Raises WeightsMismatch, which lists all that is missing, extra or different; InvalidWeights, FileError.
+        """
+        return Executable(bind(self.handle, weights, _bind_flags(strict, verify)))
+
     # --- out again ---
 
     def _header(self) -> bytes:
@@ -242,7 +293,17 @@ class Executable:
         data = lib.nvm_program_header(self.handle, size)
         return bytes(ffi.buffer(data, size[0]))
 
-    def _pieces(self) -> list[Any]:
+    @property
+    def signature(self) -> bytes:
+        """The signature block of the file, b"" if it is not signed. That it is there says nothing: load() checks it if
+        it is given a public key.
+        """
+        size = ffi.new("size_t *")
+        data = lib.nvm_program_signature_block(self.handle, size)
+        return bytes(ffi.buffer(data, size[0])) if data else b""
+
+    def _pieces(self, private_key: Any = None) -> list[Any]:
+        """The file; with a key signed by it, else with the signature that it has."""
         header = self._header()
         pieces: list[Any] = [header]
         size = FIXED_HEADER_SIZE + len(header)
@@ -250,19 +311,35 @@ class Executable:
             data = self._section(i)[2]
             pieces += [bytes(-size % ALIGNMENT), data]
             size += -size % ALIGNMENT + len(data)
-        return [seal(header, size), *pieces]
+        signature = self.signature
+        if private_key is None and not signature:
+            return [seal(header, size), *pieces]
+        pieces.append(bytes(-size % ALIGNMENT))
+        size += -size % ALIGNMENT + SIGNATURE_SIZE
+        fixed = seal(header, size, signed=True)
+        if private_key is not None:
+            signing = _signing()
+            signature = signing.block(signing.private_key(private_key), fixed)
+        return [fixed, *pieces, signature]
 
     def to_bytes(self) -> bytes:
         """The file, byte for byte: its layout follows from header and sections."""
         return b"".join(self._pieces())
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the file; it appears under its name only when it is complete. Raises FileError."""
+    def save(self, path: str | os.PathLike[str], private_key: Any = None) -> None:
+        """Write the file; it appears under its name only when it is complete. Weights that are bound late stay outside.
+
+        private_key  sign the file: an ed25519 key as a path of a PEM file, its bytes, or a key object. The signature
+                     covers the constants, and those late-bound weights of which the file names a digest
+
+        Raises FileError, ImportError without the extra `sign`.
+        """
         target = Path(path)
         temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        pieces = self._pieces(private_key)
         try:
             with open(temporary, "wb") as file:
-                file.writelines(self._pieces())
+                file.writelines(pieces)
             os.replace(temporary, target)
         except OSError as error:
             temporary.unlink(missing_ok=True)
@@ -293,7 +370,7 @@ class Executable:
         taken from it. Idempotent.
         """
         self._program = None
-        for name in ("functions", "constructors", "types", "_adts"):
+        for name in ("functions", "constructors", "types", "weights", "_adts"):
             self.__dict__.pop(name, None)
 
     def __enter__(self) -> Executable:
@@ -345,6 +422,18 @@ def _flags(native: Native, verify: str | None, copy: bool) -> int:
     return int(flags | (lib.NVM_LOAD_COPY if copy else 0))
 
 
+def _bind_flags(strict: bool, verify: str | None) -> int:
+    return _flags(True, verify, False) | (0 if strict else int(lib.NVM_BIND_ALLOW_EXTRA))
+
+
+def _signing() -> Any:
+    return importlib.import_module("nimblevm.bytecode.signature")  # loads cryptography
+
+
+def _checker(public_key: Any) -> Any:
+    return _signing().Checker(public_key) if public_key is not None else None
+
+
 def _made(exe: Executable) -> Executable:
     if exe.warning:
         warn(exe.warning, MachineCodeWarning)
@@ -356,27 +445,51 @@ def load(
     native: Native = True,
     verify: Literal["full"] | None = None,
     copy: bool = False,
+    *,
+    weights: Weights | Literal[False] | None = None,
+    strict: bool = True,
+    public_key: Any = None,
 ) -> Executable:
     """Load an executable from a path or from a file's bytes.
 
-    native   False: machine code in the file is not mapped, kernels run in the IR interpreter; do so with a
-             stranger's file, because machine code is trusted. "require": that no machine code in the file fits this
-             CPU is an error
-    verify   "full": check the constants' digest too (reads all of them)
-    copy     False: a file's constants are mapped and it must not be changed or truncated while it is loaded
+    native      False: machine code in the file is not mapped, kernels run in the IR interpreter; do so with a
+                stranger's file, because machine code is trusted. "require": that no machine code in the file fits
+                this CPU is an error
+    verify      "full": check the constants' digest too. They are read into memory for that, so that what was
+                verified can't change
+    copy        False: a file's constants are mapped and it must not be changed or truncated while it is loaded
+    weights     of a file that leaves weights out: see Executable.bind. None: the file that it names beside itself, if
+                it does; False: load without them
+    strict      False: `weights` may have more than the executable wants
+    public_key  take only a file that this ed25519 key signed: path of a PEM file, its bytes, 32 raw bytes or a key
+                object (needs the extra `sign`). Everything is verified then, as with verify="full"
 
-    Raises InvalidExecutable (UnsupportedVersion for another format version), FileError, OutOfMemory, and with
-    native="require" Unsupported. Warns with MachineCodeWarning if the file has machine code but none that this CPU can
-    use; `sections` says what each one lacks.
+    Raises InvalidExecutable (UnsupportedVersion for another format version; SignatureMissing, SignatureMalformed or
+    SignatureMismatch), FileError, OutOfMemory; WeightsMismatch and InvalidWeights; with native="require" Unsupported.
+    Warns with MachineCodeWarning if the file has machine code but none that this CPU can use; `sections` says what each
+    one lacks.
     """
     if not isinstance(source, (str, os.PathLike)):
-        return Executable.from_bytes(source, native, verify)
+        exe = Executable.from_bytes(source, native, verify, public_key)
+        return exe if weights is None or weights is False else exe.bind(weights, strict)
     path = os.fsencode(source)
     if b"\0" in path:
         raise FileError(EINVAL, f"{os.fspath(source)!r}: a path can't hold a NUL character")
-    out = ffi.new("nvm_program **")
-    check(lib.nvm_program_open(path, _flags(native, verify, copy), out))
-    return _made(Executable(out[0]))
+    out, flags, checker = (
+        ffi.new("nvm_program **"),
+        _flags(native, verify, copy),
+        _checker(public_key),
+    )
+    check(lib.nvm_program_open_signed(path, flags, checker.pointer if checker else ffi.NULL, out))
+    exe = _made(Executable(out[0]))
+    if weights is None and exe.weights_file and not exe.is_bound:
+        folder = os.path.dirname(os.fspath(source)) or "."
+        return Executable(
+            bind_below(exe.handle, folder, exe.weights_file, _bind_flags(strict, verify) | flags)
+        )
+    if weights is None or weights is False:
+        return exe
+    return Executable(bind(exe.handle, weights, _bind_flags(strict, verify) | flags))
 
 
 __all__ = ["Executable", "KernelInfo", "SectionInfo", "load"]

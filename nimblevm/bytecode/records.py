@@ -83,8 +83,15 @@ def program_record(header: bytes, sections: Sequence[Any]) -> s.ProgramRecord:
     views = [memoryview(data) for data in sections] or [memoryview(b"")] * len(h["sections"])
     code = array("I", bytes(views[s.BYTECODE]))
     constants = (
-        s.ConstantRecord(dtype, tuple(dims), views[s.CONSTANTS][offset : offset + size], device)
-        for dtype, device, offset, size, dims in h["constants"]
+        s.ConstantRecord(
+            dtype,
+            tuple(dims),
+            views[s.CONSTANTS][offset : offset + size] if weight < 0 else b"",
+            device,
+            weight=weight,
+            layout=tuple(layout),
+        )
+        for dtype, device, offset, size, dims, weight, layout in h["constants"]
     )
     extra = (
         s.SectionRecord(row[0], view, row[4])
@@ -104,4 +111,6 @@ def program_record(header: bytes, sections: Sequence[Any]) -> s.ProgramRecord:
         devices=tuple(h["devices"]),
         producer=dict(h["producer"]),
         sections=tuple(extra),
+        weights=tuple(s.WeightRecord(n, t, tuple(d), digest) for n, t, d, digest in h["weights"]),
+        weights_file=h["weights_file"],
     )

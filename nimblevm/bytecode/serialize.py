@@ -11,11 +11,12 @@ record that breaks a rule of the format is refused when its bytes are loaded.
 from __future__ import annotations
 
 import hashlib
+import math
 import struct
 import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgpack
@@ -24,9 +25,12 @@ from nimblevm import dtypes
 from nimblevm.errors import CompileError
 
 FORMAT_VERSION = 1
+FIRST_RELEASE = (0, 1, 0)
+"""The first release of nimblevm that reads this version."""
 MAGIC = b"\x89NVM\r\n\x1a\n"
 ALIGNMENT = 64
 FIXED_HEADER_SIZE = 96
+SIGNATURE_SIZE = 128
 
 BYTECODE, CONSTANTS, KERNEL_IR, NATIVE, DEVICE_CODE, EXTERNAL = range(6)
 """Section kinds."""
@@ -118,7 +122,7 @@ class FunctionRecord:
 @dataclass(frozen=True, slots=True)
 class ConstantRecord:
     """A tensor constant; `data` is its row-major bytes (any C-contiguous buffer), `digest` their SHA-256 where it is
-    known already.
+    known already. One that is bound late has no data; `weight` (index, else -1) and `layout` say what its bytes are.
     """
 
     dtype: int
@@ -126,6 +130,18 @@ class ConstantRecord:
     data: Any
     device: int = 0
     digest: bytes = field(default=b"", compare=False)
+    weight: int = -1
+    layout: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WeightRecord:
+    """A tensor that is bound late. digest: the SHA-256 of its row-major bytes, b"" if it may be any."""
+
+    name: str
+    dtype: int
+    dims: tuple[int, ...]
+    digest: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +239,8 @@ class ProgramRecord:
     devices: tuple[str, ...] = ("cpu",)
     producer: Mapping[str, str] = field(default_factory=dict)
     sections: tuple[SectionRecord, ...] = ()
+    weights: tuple[WeightRecord, ...] = ()
+    weights_file: str = ""
 
 
 class ProgramBuilder:
@@ -237,7 +255,10 @@ class ProgramBuilder:
         self._types: dict[tuple[int, ...], int] = {}
         self._notes: dict[NoteRecord, int] = {NO_NOTE: 0}
         self._sources: dict[str, int] = {}
-        self._constants: dict[tuple[int, tuple[int, ...], int, bytes], int] = {}
+        self.weights_file = ""
+        self._constants: dict[tuple[Any, ...], int] = {}
+        self._weights: dict[str, WeightRecord] = {}
+        self._late: dict[int, str] = {}
         self._constant_records: list[ConstantRecord] = []
         self._adts: list[AdtRecord] = []
         self._constructors: list[ConstructorRecord] = [TUPLE_CONSTRUCTOR]
@@ -307,6 +328,28 @@ class ProgramBuilder:
             self._constant_records.append(ConstantRecord(number, shape, data, device, digest))
         return index
 
+    def weight(self, name: str, dtype: str, dims: Iterable[int], digest: bytes = b"") -> None:
+        """Declare a tensor that is bound late; it is the same wherever it is declared."""
+        record = WeightRecord(name, dtypes.dtype(dtype).number, tuple(map(int, dims)), digest)
+        if self._weights.setdefault(name, record) != record:
+            raise CompileError(f"two weights are named {name}")
+
+    def late_constant(
+        self, dtype: str, dims: Iterable[int], weight: str, layout: Iterable[int], device: int = 0
+    ) -> int:
+        """Index of a constant whose elements are those of a declared weight in another layout (docs/format.md)."""
+        number, shape = dtypes.dtype(dtype).number, tuple(int(d) for d in dims)
+        words = tuple(int(w) for w in layout)
+        index = self._constants.setdefault(
+            (number, shape, device, weight, words), len(self._constant_records)
+        )
+        if index == len(self._constant_records):
+            self._constant_records.append(
+                ConstantRecord(number, shape, b"", device, layout=words, weight=0)
+            )
+            self._late[index] = weight
+        return index
+
     def kernel(self, record: KernelRecord) -> int:
         self.kernels.append(record)
         return len(self.kernels) - 1
@@ -329,10 +372,15 @@ class ProgramBuilder:
         if len(functions) != len(self.functions):
             missing = [i for i, f in enumerate(self.functions) if f is None]
             raise CompileError(f"functions declared but not defined: indices {missing[:10]}")
+        weights = {name: index for index, name in enumerate(sorted(self._weights, key=str.encode))}
+        constants = list(self._constant_records)
+        for index, name in self._late.items():
+            constants[index] = replace(constants[index], weight=weights[name])
         return ProgramRecord(
             tuple(functions), tuple(self._types), tuple(self._adts), tuple(self._constructors),
-            tuple(self._constant_records), tuple(self.kernels), tuple(self._notes),
+            tuple(constants), tuple(self.kernels), tuple(self._notes),
             tuple(self._sources), tuple(self.devices), dict(self.producer), tuple(self.sections),
+            tuple([self._weights[name] for name in weights]), self.weights_file,
         )  # fmt: skip
 
 
@@ -383,6 +431,11 @@ def _layout_constants(records: Sequence[ConstantRecord]) -> tuple[list[list[Any]
     places: dict[tuple[bytes, int], int] = {}
     end = 0
     for record in records:
+        dims, layout = list(record.dims), list(record.layout)
+        if record.weight >= 0:
+            size = math.prod(record.dims) * dtypes.BY_NUMBER[record.dtype].itemsize
+            rows.append([record.dtype, record.device, 0, size, dims, record.weight, layout])
+            continue
         view = _bytes_view(record.data)
         key = (record.digest or hashlib.sha256(view).digest(), view.nbytes)
         offset = places.get(key)
@@ -391,7 +444,7 @@ def _layout_constants(records: Sequence[ConstantRecord]) -> tuple[list[list[Any]
             offset = places[key] = end + len(padding)
             pieces += [padding, view]
             end = offset + view.nbytes
-        rows.append([record.dtype, record.device, offset, view.nbytes, list(record.dims)])
+        rows.append([record.dtype, record.device, offset, view.nbytes, dims, -1, layout])
     return rows, pieces
 
 
@@ -490,6 +543,8 @@ def _header(program: ProgramRecord) -> tuple[bytes, list[list[Any]]]:
         "adts": [[a.name, a.type_params, a.first, a.count] for a in program.adts],
         "constructors": [[c.name, c.adt, c.tag, list(c.fields)] for c in program.constructors],
         "functions": functions,
+        "weights": [[w.name, w.dtype, list(w.dims), w.digest] for w in program.weights],
+        "weights_file": program.weights_file,
         "constants": constants,
         "kernels": [_kernel_row(k, p) for k, p in zip(program.kernels, places, strict=True)],
         "notes": [[n.text, n.source, n.line, n.column] for n in program.notes],
@@ -499,11 +554,14 @@ def _header(program: ProgramRecord) -> tuple[bytes, list[list[Any]]]:
     return bytes(packed), pieces
 
 
-def seal(header: bytes, file_size: int, version: int = FORMAT_VERSION) -> bytes:
+def seal(
+    header: bytes, file_size: int, version: int = FORMAT_VERSION, signed: bool = False
+) -> bytes:
     """The fixed header (96 bytes) of a file with this msgpack header."""
     start = struct.pack(
-        "<8sIIQQ32s", MAGIC, version, 0, len(header), file_size, hashlib.sha256(header).digest()
-    )
+        "<8sI4BQQ32s", MAGIC, version, int(signed), *FIRST_RELEASE, len(header), file_size,
+        hashlib.sha256(header).digest(),
+    )  # fmt: skip
     return start + hashlib.sha256(start).digest()
 
 

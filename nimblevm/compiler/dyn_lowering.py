@@ -19,7 +19,7 @@ from nimblevm.compiler.shape_values import INT, ShapeValues, dim_of, number, sca
 from nimblevm.errors import CompileError
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim, DimVar
-from nimblevm.relay.ir import Call, Constant, Expr, Leaf, Let, Var
+from nimblevm.relay.ir import Call, Constant, Expr, Leaf, Let, Var, is_known
 from nimblevm.relay.op.dyn_image import roi_of, static_attrs
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import TensorType, scalar_type
@@ -350,7 +350,7 @@ def _sampled(s: Sizes, sizes: Sequence[Expr], roi: Expr | None) -> Expr:
         atom = s.named(size)
         s.guard(sub(atom, ONE), "a size is less than 1")
         s.bind(atom, s.type.shape[place], f"axis {place} of the result")
-    numbers = roi_of(roi.data) if isinstance(roi, Constant) else None
+    numbers = roi_of(roi.data) if is_known(roi) else None
     static = static_attrs(s.attrs, tuple(s.type.shape[place] for place in places), numbers)
     attrs = {f.name: getattr(static, f.name) for f in dataclasses.fields(static)}
     return s.static("image.resize2d", (s.args[0],), attrs)
@@ -358,7 +358,7 @@ def _sampled(s: Sizes, sizes: Sequence[Expr], roi: Expr | None) -> Expr:
 
 def _resize2d(s: Sizes) -> Expr:
     cropped = s.attrs.coordinate_transformation_mode == "tf_crop_and_resize"
-    if cropped and not isinstance(s.args[2], Constant):
+    if cropped and not is_known(s.args[2]):
         raise CompileError(
             f"{s.call.span or 'dyn.image.resize2d'}: tf_crop_and_resize needs a roi that is a constant"
         )

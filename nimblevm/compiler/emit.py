@@ -10,7 +10,7 @@ boxing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from nimblevm.bytecode.serialize import (
     CheckedRecord,
@@ -28,6 +28,7 @@ from nimblevm.compiler.rewrite import is_primitive, type_of
 from nimblevm.compiler.type_table import TypeTable
 from nimblevm.relay.dims import DimVar
 from nimblevm.relay.ir import Constructor, Function, GlobalVar, IRModule, Span
+from nimblevm.relay.late import LateArray
 from nimblevm.relay.text import Names, dim_text
 from nimblevm.relay.types import TensorType, value_tensors
 
@@ -190,11 +191,16 @@ def emit(
     producer: Mapping[str, str] | None = None,
     native: KernelBuilder | None = None,
     cache: KernelCache | None = None,
+    late: Iterable[LateArray] = (),
+    weights_file: str = "",
 ) -> ProgramRecord:
-    """The records of a module that has been through the pipeline. CompileError for what the format
-    can't hold.
+    """The records of a module that has been through the pipeline. late: weights that are bound when the program is
+    loaded, used or not; weights_file: where they lie. CompileError for what the format can't hold.
     """
     program = ProgramEmitter(mod, unbox, producer or {}, cache or KernelCache(unbox))
+    for array in late:
+        program.builder.weight(array.name, array.dtype.name, array.shape, array.digest)
+    program.builder.weights_file = weights_file
     program.run()
     places = native(program.kernels, program.builder) if native is not None else {}
     for record in program.kernels.records(dict(places)):

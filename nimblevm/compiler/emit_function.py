@@ -47,6 +47,7 @@ from nimblevm.relay.ir import (
     Tuple,
     TupleGetItem,
     Var,
+    late_array,
 )
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import TensorType, TupleType, Type
@@ -261,15 +262,21 @@ class FunctionEmitter:
         self._load(atom, (True, made))
         return made
 
+    def _constant(self, atom: Constant) -> int:
+        """Index of a constant of the file, or of one that is bound late."""
+        late, builder = late_array(atom), self.program.builder
+        if late is None:
+            return builder.constant(atom.data.dtype.name, atom.data.shape, atom.data)
+        builder.weight(late.name, late.weight_dtype.name, late.weight_shape, late.digest)
+        return builder.late_constant(late.dtype.name, late.shape, late.name, late.layout)
+
     def _load(self, atom: Expr, place: Place) -> None:
         """A constant or global function into a register."""
         match atom:
             case Constant() if place[0]:
                 self.code.emit_imm64(place[1], int(atom.data))
             case Constant():
-                index = self.program.builder.constant(
-                    atom.data.dtype.name, atom.data.shape, atom.data
-                )
+                index = self._constant(atom)
                 self.code.emit("LoadConst", place[1], index)
             case GlobalVar():
                 index = self.program.function(atom, True, True)

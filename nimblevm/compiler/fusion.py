@@ -12,7 +12,6 @@ from nimblevm.compiler.op_class import OpClass, class_of
 from nimblevm.compiler.rewrite import is_primitive, type_of
 from nimblevm.relay.ir import (
     Call,
-    Constant,
     Constructor,
     Expr,
     Leaf,
@@ -20,6 +19,7 @@ from nimblevm.relay.ir import (
     TupleGetItem,
     Var,
     children,
+    is_known,
 )
 from nimblevm.relay.op.registry import Effect, Op, OpPattern
 from nimblevm.relay.types import TensorType, TupleType
@@ -195,9 +195,7 @@ class BlockGraph:
     def fuse(self) -> list[Group]:
         """All groups to be written as kernels, each with its members in order."""
         for index, node in self.nodes.items():
-            operands = {
-                a for a in self.operands(index) if not isinstance(a, Constant) or a.data.size != 1
-            }
+            operands = {a for a in self.operands(index) if not is_known(a) or a.data.size != 1}
             self.groups[index] = Group(
                 [index], node.pattern, int(node.kind is Kind.OP), operands, index,
                 int(node.outside), int(node.may_fail), self.epochs[index], int(self._is_product(index)),

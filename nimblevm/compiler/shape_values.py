@@ -15,7 +15,7 @@ import numpy.typing as npt
 from nimblevm.compiler.op_class import SCALAR_OPS, is_int
 from nimblevm.compiler.rewrite import op_call, type_of, typed
 from nimblevm.errors import NimbleError
-from nimblevm.relay.ir import Call, Constant, Expr, Tuple, TupleGetItem
+from nimblevm.relay.ir import Call, Constant, Expr, Tuple, TupleGetItem, is_known
 from nimblevm.relay.op.reduce import reduced_rows
 from nimblevm.relay.op.registry import Effect, Op, get
 from nimblevm.relay.types import TensorType, TupleType, scalar_type
@@ -68,7 +68,7 @@ def scalar_call(op: Op, args: tuple[Expr, ...], attrs: Any) -> Expr:
             return args[0]
     elif op.name in _BOOL:
         dtype = "bool"
-    constants = [a.data for a in args if isinstance(a, Constant)]
+    constants = [a.data for a in args if is_known(a)]
     if len(constants) == len(args):
         try:
             return Constant(np.asarray(op.reference(tuple(constants), attrs, scalar_type(dtype))))
@@ -108,7 +108,7 @@ class ShapeValues:
         shape = static_shape(expr)
         if shape is None:
             return None
-        if isinstance(expr, Constant):
+        if is_known(expr):
             return tuple([Constant(np.asarray(v)) for v in expr.data.reshape(-1)])
         return (expr,) if shape == () else None
 
@@ -168,7 +168,7 @@ class ShapeValues:
         operands: list[Any] = []
         for position, arg in enumerate(call.args):
             if position not in MOVES[op.name]:
-                if not isinstance(arg, Constant):
+                if not is_known(arg):
                     return None
                 operands.append(arg.data)
                 continue

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
+from nimblevm.relay.late import LateArray
 from nimblevm.relay.types import (
     FuncType,
     GlobalTypeVar,
@@ -133,11 +134,19 @@ class GlobalVar(Leaf):
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Constant(Leaf):
-    """A tensor known at compile time: a C-contiguous read-only numpy array. checked_type is set at construction."""
+    """A tensor known at compile time: a C-contiguous read-only numpy array. checked_type is set at construction.
+
+    `data` may be a LateArray: a weight that is bound when the program is loaded, of which shape and dtype alone are
+    known. `is_known` tells.
+    """
 
     data: np.ndarray[Any, Any]
 
     def __post_init__(self) -> None:
+        if isinstance(self.data, LateArray):
+            type_ = TensorType(self.data.shape, self.data.dtype.name)
+            object.__setattr__(self, "checked_type", type_)
+            return
         # np.ascontiguousarray would turn rank 0 into rank 1.
         array = np.asarray(self.data, order="C")
         if array.flags.writeable:
@@ -145,6 +154,17 @@ class Constant(Leaf):
             array.flags.writeable = False
         object.__setattr__(self, "data", array)
         object.__setattr__(self, "checked_type", TensorType(array.shape, array.dtype.name))
+
+
+def is_known(node: object) -> TypeGuard[Constant]:
+    """Whether it is a constant whose elements are known at compile time."""
+    return isinstance(node, Constant) and not isinstance(node.data, LateArray)
+
+
+def late_array(node: object) -> LateArray | None:
+    """The description of a constant that is bound late; None for all else."""
+    data: object = node.data if isinstance(node, Constant) else None
+    return data if isinstance(data, LateArray) else None
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -531,5 +551,6 @@ __all__ = [
     "Call", "Clause", "Constant", "Constructor", "Expr", "Function", "GlobalTypeVar", "GlobalVar", "IRModule",
     "If", "Leaf", "Let", "Match", "Node", "Pattern", "PatternConstructor", "PatternTuple", "PatternVar",
     "PatternWildcard", "RefCreate", "RefRead", "RefWrite", "SourceName", "Span", "Tuple", "TupleGetItem",
-    "TypeData", "Var", "children", "free_vars", "is_complete", "pattern_vars", "register_text_writer", "scalar_type",
+    "TypeData", "Var", "children", "free_vars", "is_complete",
+    "is_known", "late_array", "pattern_vars", "register_text_writer", "scalar_type",
 ]  # fmt: skip

@@ -34,6 +34,7 @@ from nimblevm.relay.ir import (
     TupleGetItem,
     Var,
     children,
+    late_array,
     pattern_vars,
 )
 from nimblevm.relay.op.registry import Op
@@ -331,6 +332,9 @@ class ExprPrinter:
 
     def constant(self, constant: Constant) -> str:
         """A literal for a scalar that has one, else a reference into the metadata."""
+        late = late_array(constant)
+        if late is not None:  # for people: this text can't be read back
+            return f"late({late.name})"
         array = constant.data
         suffix = _LITERALS.get(array.dtype.name)
         if array.shape or suffix is None or array != array:

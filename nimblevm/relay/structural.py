@@ -43,6 +43,7 @@ from nimblevm.relay.ir import (
     TupleGetItem,
     TypeData,
     Var,
+    late_array,
 )
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.print_scope import is_nullary, is_unit
@@ -163,7 +164,10 @@ class _Comparison:
                     return [("type_annotation", _hole(a.type_annotation), _hole(b.type_annotation))]
                 self._require(known, f"different variables %{a.name_hint} and %{b.name_hint}")
             case Constant(data=data):
-                other = b.data
+                other, late = b.data, late_array(a)
+                if late is not None or late_array(b) is not None:
+                    self._require(late == late_array(b), "different weights that are bound late")
+                    return []
                 self._require(
                     data.dtype == other.dtype and data.shape == other.shape,
                     f"{data.dtype.name}{list(data.shape)} against {other.dtype.name}{list(other.shape)}",

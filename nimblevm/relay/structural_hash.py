@@ -34,6 +34,7 @@ from nimblevm.relay.ir import (
     TypeData,
     Var,
     children,
+    late_array,
     pattern_vars,
 )
 from nimblevm.relay.op.registry import Op
@@ -107,7 +108,8 @@ class _Hasher:
             case Var():
                 return self._var(node)
             case Constant(data=data):
-                return self.value(data)
+                late = late_array(node)
+                return self.value(data) if late is None else _mix(f"late {late.key}")
             case GlobalVar(name_hint=hint) | Constructor(name_hint=hint) | Op(name=hint):
                 return _mix(f"{name} {hint}")
             case Let(var=var):

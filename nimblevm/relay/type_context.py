@@ -23,7 +23,7 @@ from nimblevm.relay import dims
 from nimblevm.relay.dim_facts import DimFacts
 from nimblevm.relay.dims import Dim, DimExpr, DimVar
 from nimblevm.relay.instantiate import Instantiation
-from nimblevm.relay.ir import Call, Constant, Expr, Tuple
+from nimblevm.relay.ir import Call, Expr, Tuple, is_known
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.text import dim_text
 from nimblevm.relay.type_errors import Note, name_of, show, type_error
@@ -172,7 +172,7 @@ class InferContext:
     def constant(self, arg: int) -> np.ndarray[Any, Any] | None:
         """The value of an argument that is a Constant."""
         found = self._call.args[arg] if self._call is not None else None
-        return found.data if isinstance(found, Constant) else None
+        return found.data if is_known(found) else None
 
     # --- messages ---------------------------------------------------------------------------------
 

@@ -127,7 +127,7 @@ HEADER_FAULTS: list[tuple[Change, str]] = [
     (put("constants", 0, 0, 12), "dtype: expected 0 .. 11"),
     (put("constants", 0, 1, 1), "device: expected 0 .. 0, got 1"),
     (put("constants", 0, 4, [2, 4]), "size does not fit the dims and dtype"),
-    (put("constants", 0, 4, [2**62, 2**62, 0]), "size does not fit"),
+    (put("constants", 0, 4, [2**62, 2**62, 0]), "the dims are too large"),
     (put("constants", 0, 4, [1] * 9), "rank 9, expected <= 8"),
     (put("constants", 1, 2, 8), "not 64-aligned inside the section"),
     (put("constants", 1, 2, 128), "not 64-aligned inside the section"),
@@ -191,7 +191,7 @@ def test_kernel_faults(change: Change, message: str) -> None:
 def test_keys_come_in_order_and_exactly() -> None:
     header, sections = split(DATA)
     refused(join(dict(reversed(header.items())), sections), 'expected the key "producer"')
-    refused(join({**header, "more": 1}, sections), "header: expected 11 keys, got 12")
+    refused(join({**header, "more": 1}, sections), "header: expected 13 keys, got 14")
     refused(join(b"\xc0", sections, relayout=False), "header: expected a map, got nil")
     refused(join(b"", sections, relayout=False), "header: expected a map, the header ends")
     refused(join(msgpack.packb(header) + b"\0", sections, relayout=False), "bytes behind the end")
@@ -224,7 +224,9 @@ def test_layout_faults() -> None:
 
 def test_another_version_is_refused_by_name() -> None:
     header = DATA[FIXED_HEADER_SIZE : FIXED_HEADER_SIZE + struct.unpack_from("<Q", DATA, 16)[0]]
-    with pytest.raises(UnsupportedVersion, match="format version 77, this runtime reads version 1"):
+    with pytest.raises(
+        UnsupportedVersion, match=r"version 77, which needs nimblevm .* reads version 1"
+    ):
         load(seal(header, len(DATA), 77) + DATA[FIXED_HEADER_SIZE:])
 
 

@@ -35,6 +35,12 @@ enum nvm_status_code {
   NVM_UNSUPPORTED = 26, /* not possible with this build, CPU or device */
   NVM_INTERNAL = 27, /* fault of nimblevm itself */
   NVM_INTERRUPTED = 28, /* the poll callback asked to stop (Ctrl-C) */
+  NVM_SIGNATURE_MISSING = 29, /* file without a signature */
+  NVM_SIGNATURE_MALFORMED = 30, /* signature block cut or unknown */
+  NVM_SIGNATURE_MISMATCH = 31, /* signature of another key or file */
+  NVM_INVALID_WEIGHTS = 32, /* damaged or hostile file of weights */
+  NVM_WEIGHTS_MISMATCH = 33, /* weights that the program does not want */
+  NVM_WEIGHTS_NOT_BOUND = 34, /* program without its weights */
 };
 
 typedef int32_t nvm_status;
@@ -68,6 +74,12 @@ typedef int32_t nvm_status;
   X(25, KERNEL_ERROR, "kernel fault without a code of its own") \
   X(26, UNSUPPORTED, "not possible with this build, CPU or device") \
   X(27, INTERNAL, "fault of nimblevm itself") \
-  X(28, INTERRUPTED, "the poll callback asked to stop (Ctrl-C)")
+  X(28, INTERRUPTED, "the poll callback asked to stop (Ctrl-C)") \
+  X(29, SIGNATURE_MISSING, "file without a signature") \
+  X(30, SIGNATURE_MALFORMED, "signature block cut or unknown") \
+  X(31, SIGNATURE_MISMATCH, "signature of another key or file") \
+  X(32, INVALID_WEIGHTS, "damaged or hostile file of weights") \
+  X(33, WEIGHTS_MISMATCH, "weights that the program does not want") \
+  X(34, WEIGHTS_NOT_BOUND, "program without its weights")
 
 #endif

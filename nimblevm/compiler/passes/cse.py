@@ -15,7 +15,16 @@ from __future__ import annotations
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.placement import Placement
 from nimblevm.compiler.rewrite import Rewriter, map_functions, with_body
-from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Tuple, TupleGetItem
+from nimblevm.relay.ir import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    IRModule,
+    Tuple,
+    TupleGetItem,
+    late_array,
+)
 from nimblevm.relay.op.registry import Op
 
 
@@ -40,6 +49,9 @@ class _Merger(Rewriter):
 
 
 def _operand(node: Expr) -> object:
+    late = late_array(node)
+    if late is not None:
+        return late.key
     if isinstance(node, Constant) and node.data.size == 1:
         return (node.data.dtype.name, node.data.shape, node.data.tobytes())
     return node

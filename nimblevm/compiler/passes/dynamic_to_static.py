@@ -23,7 +23,7 @@ from nimblevm.compiler.passes.fold_constant import fold_constant
 from nimblevm.compiler.rewrite import Rewriter, map_functions, postorder, type_of, with_body
 from nimblevm.errors import NimbleError
 from nimblevm.relay.infer_type import infer_type
-from nimblevm.relay.ir import Call, Constant, Expr, Function, GlobalVar, IRModule, Let
+from nimblevm.relay.ir import Call, Constant, Expr, Function, GlobalVar, IRModule, Let, is_known
 from nimblevm.relay.op.dyn import STATIC, Static
 from nimblevm.relay.op.dyn_image import roi_of, scaled, static_attrs
 from nimblevm.relay.op.registry import Op, get
@@ -69,14 +69,9 @@ class _Rewriter(Rewriter):
         if form is None:
             return new
         sized = new.op.shape_values
-        if not all(isinstance(new.args[index], Constant) for index in sized):
+        if not all(is_known(new.args[index]) for index in sized):
             return new
-        args = tuple(
-            [
-                a.data if i in sized and isinstance(a, Constant) else a
-                for i, a in enumerate(new.args)
-            ]
-        )
+        args = tuple([a.data if i in sized and is_known(a) else a for i, a in enumerate(new.args)])
         try:
             static = form(args, new.attrs)
         except (NimbleError, ValueError):
@@ -93,7 +88,7 @@ class _Rewriter(Rewriter):
         found = [
             scaled(size, scale.data)
             for size, scale in zip(sizes, scales, strict=True)
-            if isinstance(size, int) and isinstance(scale, Constant)
+            if isinstance(size, int) and is_known(scale)
         ]
         if len(found) != 2:
             return call

@@ -21,7 +21,7 @@ from nimblevm import dtypes
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import Rewriter, map_functions, type_of, typed, with_body
 from nimblevm.errors import NimbleError
-from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Let, Tuple
+from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Let, Tuple, is_known
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import TupleType, Type, value_tensors
 
@@ -48,9 +48,9 @@ class _Folder(Rewriter):
         size = 0
         for arg in new.args:
             parts = arg.fields if isinstance(arg, Tuple) else (arg,)
-            if not all(isinstance(p, Constant) for p in parts):
+            arrays = tuple([p.data for p in parts if is_known(p)])
+            if len(arrays) < len(parts):
                 return new
-            arrays = tuple([p.data for p in parts if isinstance(p, Constant)])
             size += sum(a.nbytes for a in arrays)
             values.append(arrays if isinstance(arg, Tuple) else arrays[0])
         result = type_of(new)

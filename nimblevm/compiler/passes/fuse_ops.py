@@ -40,7 +40,6 @@ from nimblevm.compiler.rewrite import (
 from nimblevm.kernels.c_rules import calls_c_only
 from nimblevm.relay.ir import (
     Call,
-    Constant,
     Expr,
     Function,
     IRModule,
@@ -49,6 +48,7 @@ from nimblevm.relay.ir import (
     TupleGetItem,
     Var,
     children,
+    is_known,
 )
 from nimblevm.relay.types import FuncType, TupleType
 
@@ -225,7 +225,7 @@ class _GroupBuilder:
         return typed(new, type_of(value))
 
     def _operand(self, atom: Expr) -> Expr:
-        if isinstance(atom, Constant) and atom.data.size == 1:
+        if is_known(atom) and atom.data.size == 1:
             return atom
         found = self.made.get(atom)
         if found is not None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nimblevm.compiler.constants import late_constant
 from nimblevm.compiler.packed_rows import is_row_lookup, packed_rows
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import (
@@ -28,9 +29,10 @@ from nimblevm.compiler.rewrite import (
     with_body,
 )
 from nimblevm.errors import CompileError
-from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Span, children
+from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Span, children, late_array
+from nimblevm.relay.late import LateArray
 from nimblevm.relay.op.common import Array
-from nimblevm.relay.op.dense_pack import DTYPES, LAYOUT, panels_of, to_bfloat16
+from nimblevm.relay.op.dense_pack import DTYPES, LANES, LAYOUT, panels_of, to_bfloat16
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import TensorType
 
@@ -101,6 +103,13 @@ def _stored(panels: Array, dtype: str, product: Call) -> Array:
     return half
 
 
+def _stored_late(panels: LateArray, dtype: str) -> LateArray:
+    """As _stored; whether the numbers fit is checked when they are bound."""
+    if panels.dtype != np.float32 or dtype == "float32":
+        return panels
+    return panels.stored_as("uint16" if dtype == "bfloat16" else dtype)
+
+
 class _Packer(Rewriter):
     def __init__(
         self, packable: dict[Constant, int], made: dict[Constant, Constant], dtype: str
@@ -116,10 +125,17 @@ class _Packer(Rewriter):
     def _packed(self, weight: Constant, product: Call) -> Constant:
         packed = self.made.get(weight)
         if packed is None:
-            panels = _stored(panels_of(self._columns(weight)), self.dtype, product)
-            panels.flags.writeable = False  # nobody else writes to it: Constant need not copy it
-            packed = self.made[weight] = Constant(panels, span=weight.span)
+            packed = self.made[weight] = self._panels(weight, product)
         return packed
+
+    def _panels(self, weight: Constant, product: Call) -> Constant:
+        late = late_array(weight)
+        if late is not None:
+            columns = late if self.packable[weight] == 0 else late.T
+            return late_constant(_stored_late(columns.panels(LANES), self.dtype), weight.span)
+        panels = _stored(panels_of(self._columns(weight)), self.dtype, product)
+        panels.flags.writeable = False  # nobody else writes to it: Constant need not copy it
+        return Constant(panels, span=weight.span)
 
     def visit(self, node: Expr, new: Expr) -> Expr:
         if not isinstance(new, Call):

@@ -26,7 +26,7 @@ from nimblevm.compiler.rewrite import (
     with_body,
 )
 from nimblevm.errors import NimbleError
-from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule
+from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, is_known
 from nimblevm.relay.types import TensorType
 
 MAX_WORK = 1 << 27
@@ -87,6 +87,8 @@ class _Projector(Rewriter):
         return self.known[key]
 
     def _evaluated(self, table: Constant, weight: Constant, node: Call) -> Constant | None:
+        if not is_known(table) or not is_known(weight):
+            return None
         rows, units, result = table.data.shape[0], weight.data.shape[0], type_of(node)
         if not isinstance(result, TensorType) or self.ctx.evaluate is None:
             return None

@@ -32,6 +32,7 @@ from nimblevm.relay.ir import (
     Let,
     Tuple,
     TupleGetItem,
+    is_known,
 )
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import TensorType, scalar_type
@@ -106,7 +107,7 @@ def _same(replacement: Expr, call: Expr) -> Expr:
 
 
 def _is_splat(expr: Expr, value: int) -> bool:
-    return isinstance(expr, Constant) and expr.data.size == 1 and bool(expr.data.flat[0] == value)
+    return is_known(expr) and expr.data.size == 1 and bool(expr.data.flat[0] == value)
 
 
 def _neutral(call: Call, name: str) -> Expr:
@@ -130,7 +131,7 @@ def _neutral(call: Call, name: str) -> Expr:
 
 
 def _data(expr: Expr) -> float:
-    return float(expr.data.flat[0]) if isinstance(expr, Constant) else 0.0
+    return float(expr.data.flat[0]) if is_known(expr) else 0.0
 
 
 def _shape_element(call: Call) -> Expr:
@@ -144,8 +145,7 @@ def _shape_element(call: Call) -> Expr:
         return call
     x = source.args[0]
     type_, result = type_of(x), type_of(call)
-    plain = isinstance(index, Constant) and index.data.ndim == 0 and isinstance(type_, TensorType)
-    if not plain or not isinstance(index, Constant) or not isinstance(type_, TensorType):
+    if not is_known(index) or index.data.ndim or not isinstance(type_, TensorType):
         return call
     place, rank = int(index.data), len(type_.shape)
     if not 0 <= place < rank or not isinstance(result, TensorType) or result.shape:

@@ -14,8 +14,7 @@ Needs: inferred types, named effects. Keeps: both. Cost: O(nodes + bytes of such
 
 from __future__ import annotations
 
-import numpy as np
-
+from nimblevm.compiler.constants import sliced
 from nimblevm.compiler.dataflow import FLOATS, Dataflow, is_op
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import (
@@ -88,8 +87,7 @@ class _Splitter(Rewriter):
     def _columns(self, weight: Constant, begin: int, end: int) -> Constant:
         key = (weight, begin, end)
         if key not in self.weights:
-            data = np.ascontiguousarray(weight.data[:, begin:end])
-            self.weights[key] = Constant(data, span=weight.span)
+            self.weights[key] = sliced(weight, 1, begin, end)
         return self.weights[key]
 
 

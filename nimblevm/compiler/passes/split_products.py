@@ -24,8 +24,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-import numpy as np
-
+from nimblevm.compiler.constants import sliced
 from nimblevm.compiler.dataflow import Dataflow, is_op, is_total_call
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import (
@@ -234,8 +233,7 @@ class _Cutter(Rewriter):
             raise TypeError("a constant is sliced")
         key = (value, axis, begin, end)
         if key not in self.slices:
-            index = (slice(None),) * axis + (slice(begin, end),)
-            self.slices[key] = Constant(np.ascontiguousarray(value.data[index]), span=value.span)
+            self.slices[key] = sliced(value, axis, begin, end)
         return self.slices[key]
 
 
