@@ -38,6 +38,7 @@ from nimblevm.kernels.loop_ir import (
     Store,
     Unary,
     Value,
+    WindowProduct,
 )
 from nimblevm.kernels.rewrite import all_statements, all_values, parts, values_of
 from nimblevm.kernels.schedule import STACK
@@ -91,8 +92,8 @@ class KernelText:
         shared = {index for pair in kernel.alias for index in pair}
         self.noalias = [i not in shared for i in range(len(kernel.buffers))]
         self.mutable = {i for i, b in enumerate(kernel.buffers) if b.role != "in"} | shared
-        products = (s for s in all_statements(kernel.body) if isinstance(s, PanelProduct))
-        self.panels = {s.tile for s in products}
+        products = all_statements(kernel.body)
+        self.panels = {s.tile for s in products if isinstance(s, PanelProduct | WindowProduct)}
         self.stack = {i for i, b in enumerate(kernel.buffers) if b.name == STACK}
         self.operands = [i for i in range(len(kernel.buffers)) if i not in self.stack]
         position = len(kernel.dims)
@@ -207,6 +208,8 @@ class KernelText:
                     self._panel_product(statement)
                 case PackPanels():
                     self._pack_panels(statement)
+                case WindowProduct():
+                    self._window_product(statement)
                 case _:
                     raise TypeError(f"unknown statement {type(statement).__name__}")
 
@@ -339,6 +342,17 @@ class KernelText:
         args.append(f"ptr {self._address(w.buffer, w.indices)}")
         numbers = (statement.w_step, statement.w_panel, statement.depth)
         args += [f"i64 {self._value(n)}" for n in numbers]
+        args.append(f"ptr %b{statement.tile}")
+        args += [f"i64 {self._value(n)}" for n in (statement.rows, statement.panels)]
+        self.lines.void(f"call void @{function}({', '.join(args)})")
+
+    def _window_product(self, statement: WindowProduct) -> None:
+        x, w = statement.x, statement.w
+        function = self.lines.helpers.windows(x.dtype)
+        args = [f"ptr {self._address(x.buffer, x.indices)}", f"ptr %b{statement.offsets}"]
+        args.append(f"ptr {self._address(w.buffer, w.indices)}")
+        numbers = [statement.w_panel, *(v for step in statement.steps for v in step)]
+        args += [f"i64 {self._value(n)}" for n in (*numbers, statement.depth)]
         args.append(f"ptr %b{statement.tile}")
         args += [f"i64 {self._value(n)}" for n in (statement.rows, statement.panels)]
         self.lines.void(f"call void @{function}({', '.join(args)})")

@@ -11,7 +11,7 @@ import struct
 
 from nimblevm import dtypes
 from nimblevm.errors import Unsupported
-from nimblevm.kernels import llvm_pack, llvm_panels, math_table
+from nimblevm.kernels import llvm_pack, llvm_panels, llvm_windows, math_table
 from nimblevm.kernels.math_program import Definition, MathOp
 from nimblevm.kernels.variants import Variant
 
@@ -115,6 +115,13 @@ class Helpers:
         if name not in self.texts:
             self.declare("void", "llvm.prefetch.p0", ["ptr", "i32", "i32", "i32"])
             self.texts[name] = llvm_panels.module_text(x, w, variant, self.features)
+        return name
+
+    def windows(self, dtype: str) -> str:
+        """The micro-kernels of sums over windows."""
+        name = llvm_windows.symbol(dtype)
+        if name not in self.texts:
+            self.texts[name] = llvm_windows.module_text(dtype, self.features)
         return name
 
     def pack(self, dtype: str) -> str:

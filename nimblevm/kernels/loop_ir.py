@@ -217,6 +217,27 @@ class PanelProduct(Statement):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class WindowProduct(Statement):
+    """A tile of sums over windows, times weights in rows of 16 columns. Made by schedules, never stored in files.
+
+    tile[TILE_ROW r + 16 p + t] = sum over a < A, b < B, k < depth of
+        x[offsets[r] + a step_a + b step_b + k] * w[p w_panel + 16 ((a B + b) depth + k) + t]
+    for r < rows, p < panels, t < 16 (llvm_windows.py); steps = ((A, step_a), (B, step_b)), strides and offsets in
+    elements, offsets an array of int64 on the stack. x and w are the elements that these count from.
+    """
+
+    tile: int
+    x: Load
+    offsets: int
+    steps: tuple[tuple[Value, Value], tuple[Value, Value]]
+    w: Load
+    w_panel: Value
+    depth: Value
+    rows: Value
+    panels: Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class PackPanels(Statement):
     """Rows copied into panels of 16 columns. Made by schedules, never stored in files.
 

@@ -26,6 +26,7 @@ from nimblevm.kernels.loop_ir import (
     Store,
     Unary,
     Value,
+    WindowProduct,
 )
 
 
@@ -87,6 +88,10 @@ def values_of(statement: Statement) -> tuple[Value, ...]:
             sizes = (statement.depth, statement.rows, statement.panels)
             strides = (statement.x_row, statement.w_step, statement.w_panel)
             return (statement.x, statement.w, *strides, *sizes)
+        case WindowProduct():
+            steps = [value for step in statement.steps for value in step]
+            counts = (statement.depth, statement.rows, statement.panels)
+            return (statement.x, statement.w, statement.w_panel, *steps, *counts)
     raise TypeError(f"unknown statement {type(statement).__name__}")
 
 

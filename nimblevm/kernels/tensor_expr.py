@@ -363,7 +363,7 @@ class Emitter:
         op: str,
         start: Value,
         index: Index,
-        extents: Sequence[Dim],
+        extents: Sequence[Dim | Value],
         value: Callable[[Index], Steps],
     ) -> Steps:
         """The Local that holds start op value(i) op value(i') ... over loops of `extents`."""

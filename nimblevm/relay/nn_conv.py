@@ -27,12 +27,14 @@ def padding(value: Sizes, count: int) -> tuple[int, ...]:
 
 
 def _conv(name: str, data: Operand, weight: Operand, **given: Any) -> ir.Call:
-    rank = op.conv.ROWS[name].rank
+    row = op.conv.ROWS.get(name)
+    rank = 2 if row is None else row.rank
     for key in ("strides", "dilation", "kernel_size", "output_padding"):
         if key in given:
             given[key] = sizes(given[key], rank)
     given["padding"] = padding(given["padding"], rank)
-    return call_op(name, data, weight, attrs=op.conv.ATTRS[name](**given))
+    attrs = op.conv2d_pack.Conv2DPackAttrs if row is None else op.conv.ATTRS[name]
+    return call_op(name, data, weight, attrs=attrs(**given))
 
 
 def conv1d(
@@ -54,6 +56,24 @@ def conv1d(
         "nn.conv1d", data, weight, strides=strides, padding=padding, dilation=dilation, groups=groups,
         channels=channels, kernel_size=kernel_size, data_layout=data_layout, kernel_layout=kernel_layout,
         out_layout=out_layout, out_dtype=out_dtype,
+    )  # fmt: skip
+
+
+def contrib_conv2d_pack(
+    data: Operand,
+    weight: Operand,
+    channels: int,
+    kernel_size: Sizes,
+    strides: Sizes = (1, 1),
+    padding: Sizes = (0, 0),
+    dilation: Sizes = (1, 1),
+    data_layout: str = "NHWC",
+    weight_layout: str = "NC16n",
+) -> ir.Call:
+    """A convolution whose weight lies in panels of 16 channels (weight_layout "NC16n"); the result is NHWC."""
+    return _conv(
+        "nn.contrib_conv2d_pack", data, weight, strides=strides, padding=padding, dilation=dilation,
+        channels=channels, kernel_size=kernel_size, data_layout=data_layout, weight_layout=weight_layout,
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from nimblevm.kernels.schedule.index import STACK
 from nimblevm.kernels.schedule.lanes import tile_lanes
 from nimblevm.kernels.schedule.panels import tile_panels
 from nimblevm.kernels.schedule.rows import jam_rows
+from nimblevm.kernels.schedule.windows import tile_windows
 from nimblevm.kernels.variants import Choices
 
 
@@ -21,7 +22,9 @@ def schedule(kernel: Kernel, features: tuple[str, ...], choices: Choices | None 
     Buffers named STACK, behind the kernel's own, are arrays on the stack.
     """
     registers = 32 if "avx512vl" in features or "neon" in features else 16
-    buffers, body = tile_panels(kernel.buffers, kernel.body, features, choices)
+    buffers, body = tile_windows(kernel.buffers, kernel.body, images_only=True)
+    buffers, body = tile_panels(buffers, body, features, choices)
+    buffers, body = tile_windows(buffers, body, images_only=False)
     buffers, body = tile_blocks(buffers, body)
     buffers, body = tile_lanes(buffers, jam_rows(body, registers))
     return replace(kernel, buffers=buffers, body=tile_products(body, registers))

@@ -29,6 +29,7 @@ from nimblevm.kernels.loop_ir import (
     Statement,
     Store,
     Value,
+    WindowProduct,
 )
 from nimblevm.kernels.rewrite import all_statements, all_values, values_of
 from nimblevm.kernels.schedule.index import STACK, mentions
@@ -135,7 +136,7 @@ def _is_leaf(loop: For) -> bool:
     """Whether LLVM may make vectors of this loop: there is no other inside, or only few turns of others."""
     turns = 0
     for statement in all_statements(loop.body):
-        if isinstance(statement, PanelProduct | PackPanels):
+        if isinstance(statement, PanelProduct | PackPanels | WindowProduct):
             return False
         if isinstance(statement, For):
             if not isinstance(statement.extent, Const):
@@ -156,7 +157,7 @@ def _independent(loop: For, inside: Sequence[Statement], stack: set[int]) -> boo
             stores.setdefault(statement.buffer, []).append(statement.indices)
         elif isinstance(statement, PackPanels) and statement.target.buffer not in stack:
             stores.setdefault(statement.target.buffer, []).append(statement.target.indices)
-        elif isinstance(statement, PanelProduct) and statement.tile not in stack:
+        elif isinstance(statement, PanelProduct | WindowProduct) and statement.tile not in stack:
             return False
     loads: dict[int, list[tuple[Value, ...]]] = {}
     for value in _values(inside):
@@ -192,8 +193,10 @@ def _buffers(root: Statement) -> tuple[int, ...]:
     for statement in statements:
         if isinstance(statement, Store):
             found.add(statement.buffer)
-        if isinstance(statement, PanelProduct):
+        if isinstance(statement, PanelProduct | WindowProduct):
             found.add(statement.tile)
+        if isinstance(statement, WindowProduct):
+            found.add(statement.offsets)
     found.update(v.buffer for v in _values(statements) if isinstance(v, Load))
     return tuple(sorted(found))
 

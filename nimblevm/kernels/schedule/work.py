@@ -23,6 +23,7 @@ from nimblevm.kernels.loop_ir import (
     Store,
     Unary,
     Value,
+    WindowProduct,
 )
 from nimblevm.kernels.rewrite import all_statements, all_values, parts, values_of, with_parts
 from nimblevm.kernels.schedule.index import INDEX, const, folded, mentions
@@ -80,6 +81,11 @@ def _add(
                 around, more = _times(sizes, _usual(statement.count, middle), factor)
                 around, more = _times(around, _usual(statement.depth, middle), more)
                 found[around] = found.get(around, 0.0) + more * _PACK
+            case WindowProduct(steps=((outer, _), (inner_count, _))):
+                around, more = _times(sizes, _usual(statement.depth, middle), factor * 16)
+                for size in (outer, inner_count, statement.panels, statement.rows):
+                    around, more = _times(around, _usual(size, middle), more)
+                found[around] = found.get(around, 0.0) + more * _PRODUCT
             case PanelProduct():
                 around, more = _times(sizes, _usual(statement.depth, middle), factor * 16)
                 around, more = _times(around, _usual(statement.panels, middle), more)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nimblevm.relay.op import adaptive_pool, conv, einsum, matmul, pool, resize
+from nimblevm.relay.op import adaptive_pool, conv, conv2d_pack, einsum, matmul, pool, resize
 from tests.relay.op.draw import (
     SIZES,
     Case,
@@ -94,6 +94,27 @@ def _conv(source: Source, dtype: str, name: str) -> Case:
         ),
     )
     return Case(inputs, conv.ATTRS[name](**names))
+
+
+def _conv2d_pack(source: Source, dtype: str) -> Case:
+    kernel, strides, dilation = (
+        tuple(source.integer(1, most) for _ in range(2)) for most in (3, 3, 2)
+    )
+    padding = _padding(source, 2)
+    inner, outer = pick(source, (0, 1, 2, 5, 16)), pick(source, (1, 3, 15, 16, 17, 40, 70))
+    layout = _layout(source, "NHWC", "NCHW")
+    data = {"N": pick(source, (0, 1, 2)), "C": inner}
+    for letter, k, d, (before, after) in zip(
+        "HW", kernel, dilation, _pairs(padding, 2), strict=True
+    ):
+        data[letter] = max((k - 1) * d + 1 - before - after, 0) + source.integer(0, 7)
+    weight = array(source, (outer, inner, *kernel), dtype, special=False)
+    attrs = conv2d_pack.Conv2DPackAttrs(strides, padding, dilation, outer, kernel, layout)
+    inputs = (
+        array(source, _shaped(layout, data), dtype, special=False),
+        conv2d_pack.packed_kernel(weight, "OIHW"),
+    )
+    return Case(inputs, attrs)
 
 
 def _pool(source: Source, dtype: str, name: str) -> Case:
@@ -214,6 +235,7 @@ def _named(generator: Callable[..., Case], name: str) -> Callable[[Source, str],
 CASES: dict[str, Callable[[Source, str], Case]] = {
     "nn.matmul": _matmul,
     "einsum": _einsum,
+    "nn.contrib_conv2d_pack": _conv2d_pack,
     "image.resize1d": lambda source, dtype: _resize(source, dtype, 1),
     "image.resize2d": lambda source, dtype: _resize(source, dtype, 2),
     "image.resize3d": lambda source, dtype: _resize(source, dtype, 3),

@@ -1,0 +1,117 @@
+"""nn.contrib_conv2d_pack: a sum over a window of padded rows; schedule/windows.py makes register tiles of it.
+
+padded[n, y + before, x + before, i] = data[n, y, x, i], 0 around it       (scratch; data itself without padding)
+out[n, y, x, o] = sum over r, s, i of padded[n, y * stride + r * dilation, x * stride + s * dilation, i]
+                      * weight[o // 16, (r * S + s) * I + i, o % 16]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nimblevm.kernels.compute.common import tensor_type
+from nimblevm.kernels.compute.windows import Storing, scratch, unused
+from nimblevm.kernels.llvm_panels import LANES
+from nimblevm.kernels.loop_ir import Store, Value
+from nimblevm.kernels.tensor_expr import (
+    Emitter,
+    Index,
+    Steps,
+    TensorExpr,
+    Tensors,
+    register_compute,
+    single,
+)
+from nimblevm.relay import dims
+from nimblevm.relay.op.conv2d_pack import windows
+from nimblevm.relay.op.windows import Window, arranged
+
+
+class _Conv:
+    """One convolution."""
+
+    def __init__(self, em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> None:
+        self.em, self.layout = em, attrs.data_layout
+        self.data, self.weight = (single(arg) for arg in args)
+        self.dtype = tensor_type(out).dtype
+        sizes = dict(zip(self.layout, self.data.shape, strict=True))
+        self.batch, self.height, self.width = (sizes[c] for c in "NHW")
+        self.windows = windows(attrs, (self.height, self.width))
+        self.kernel = tuple(int(w.kernel) for w in self.windows)  # type: ignore[arg-type]
+        depth = self.weight.shape[1]
+        self.channels = sizes["C"]
+        if isinstance(depth, int):
+            self.channels = depth // (self.kernel[0] * self.kernel[1])
+        padded = [w.padded for w in self.windows]
+        self.padded = TensorExpr((self.batch, *padded, self.channels), self.dtype, unused)
+        self.plain = self.layout == "NHWC" and not any(w.before + w.after for w in self.windows)
+
+    def _pad(self) -> Storing:
+        """Store the padded rows. Once."""
+        if self.padded.storage is not None:
+            return
+        em, b = self.em, self.em.b
+        buffer = scratch(em, self.padded)
+        rows, columns = self.windows
+        zero = b.const(0, self.dtype)
+
+        def zeros(extents: Sequence[Any], start: Sequence[Any]) -> None:
+            with em.loops(extents, parallel=True) as index:
+                where = tuple(b.add(em.dim(s), i) for s, i in zip(start, (*index,), strict=True))
+                em.emit(Store(buffer, where, zero))
+
+        width, channels = columns.padded, self.channels
+        with em.at_top():
+            for start, count in _borders(rows):
+                zeros((self.batch, count, width, channels), (0, start, 0, 0))
+            for start, count in _borders(columns):
+                zeros((self.batch, self.height, count, channels), (0, rows.before, start, 0))
+            inner = (self.batch, self.height, self.width, self.channels)
+            with em.loops(inner, parallel=True) as (n, y, x, i):
+                found = {"N": n, "H": y, "W": x, "C": i}
+                value = yield self.data, arranged(self.layout, found)
+                place = (b.add(y, b.i64(rows.before)), b.add(x, b.i64(columns.before)))
+                em.emit(Store(buffer, (n, *place, i), value))
+        self.padded.storage = buffer
+
+    def at(self, index: Index) -> Steps:
+        em, b = self.em, self.em.b
+        if self.plain:
+            yield from em.cheap(self.data)
+        else:
+            yield from self._pad()
+        source = self.data if self.plain else self.padded
+        n, y, x, channel = index
+        lanes = b.i64(LANES)
+        panel, lane = b.binary("floordiv", channel, lanes), b.binary("floormod", channel, lanes)
+
+        def term(inside: Index) -> Steps:
+            r, s, i = inside
+            place = tuple(
+                b.add(b.mul(at, b.i64(w.stride)), b.mul(k, b.i64(w.dilation)))
+                for at, k, w in zip((y, x), (r, s), self.windows, strict=True)
+            )
+            row = b.add(b.mul(r, b.i64(self.kernel[1])), s)
+            depth = b.add(b.mul(row, em.dim(self.channels)), i)
+            value: Value = yield source, (n, *place, i)
+            weight: Value = yield self.weight, (panel, depth, lane)
+            return b.mul(value, weight)
+
+        extents = (*self.kernel, self.channels)
+        return (yield from em.accumulate("add", b.const(0, self.dtype), index, extents, term))
+
+
+def _borders(window: Window) -> list[tuple[Any, int]]:
+    """First element and count of what is padding before and after an axis."""
+    found: list[tuple[Any, int]] = [(0, window.before)]
+    found.append((dims.add(window.size, window.before), window.after))
+    return [(start, count) for start, count in found if count]
+
+
+def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tensors:
+    conv = _Conv(em, args, attrs, out)
+    return TensorExpr(tensor_type(out).shape, conv.dtype, conv.at, 1 << 20, costly=True)
+
+
+register_compute("nn.contrib_conv2d_pack", _compute)

@@ -1,0 +1,219 @@
+"""Micro-kernels of sums over windows (convolutions) with weights in rows of 16 columns, as LLVM text.
+
+    void @windows.<x>(ptr x, ptr offsets, ptr w, i64 w_panel, i64 A, i64 step_a, i64 B, i64 step_b, i64 depth, ptr tile,
+                      i64 rows, i64 panels)
+
+    tile[r * row_of_tile + 16 * p + t] = sum over a < A, b < B, k < depth of
+        x[offsets[r] + a * step_a + b * step_b + k] * w[p * w_panel + 16 * ((a * B + b) * depth + k) + t]
+
+for any number of rows, p < panels <= MAX_PANELS and t < 16; strides and offsets count elements. Rows lie anywhere, so
+that a tile has as many of them at the end of a line of the image as in its middle. All sums stay in registers through
+the whole window. The scheme is that of llvm_panels.py, which has a product's rows a fixed stride apart.
+"""
+
+from __future__ import annotations
+
+from nimblevm.kernels.llvm_panels import LANES, TILE_ROW, Budget
+
+_TYPES = {"float32": "float", "float64": "double"}
+_PARAMS = (
+    "ptr noalias %x, ptr noalias %offsets, ptr noalias %w, i64 %w_panel, i64 %na, i64 %sa, i64 %nb, i64 %sb, "
+    "i64 %depth, ptr noalias %tile"
+)
+_ARGS = "i64 %w_panel, i64 %na, i64 %sa, i64 %nb, i64 %sb, i64 %depth"
+
+
+def symbol(dtype: str) -> str:
+    return f"windows.{dtype}"
+
+
+def module_text(dtype: str, features: tuple[str, ...]) -> str:
+    """The micro-kernels for operands of this dtype, and the function that chooses."""
+    budget, width, name = Budget.of(features), 2 if dtype == "float64" else 1, symbol(dtype)
+    limit = budget.max_rows(width)
+    parts: list[str] = []
+    blocks: list[str] = []
+    for rows in range(1, limit + 1):
+        sizes = [p for p in (4, 2, 1) if p <= (budget.panels(rows, width) or 1)]
+        parts += [_Loop(dtype, rows, panels).text(name) for panels in sizes]
+        blocks.append(_panels_text(dtype, rows, sizes, name))
+    cases = " ".join(f"i64 {r}, label %rows{r}" for r in range(1, limit + 1))
+    ends = ", ".join(f"[ {r}, %r{r}.end ]" for r in range(1, limit + 1))
+    parts.append(f"""
+define internal void @{name}({_PARAMS}, i64 %rows, i64 %panels) #2 {{
+entry:
+  br label %again
+again:
+  %at = phi ptr [ %offsets, %entry ], [ %at.next, %more ]
+  %tile.now = phi ptr [ %tile, %entry ], [ %tile.next, %more ]
+  %left = phi i64 [ %rows, %entry ], [ %left.next, %more ]
+  %few = icmp slt i64 %left, {limit}
+  %most = select i1 %few, i64 %left, i64 {limit}
+  switch i64 %most, label %done [ {cases} ]
+{"".join(blocks)}
+more:
+  %now = phi i64 {ends}
+  %left.next = sub i64 %left, %now
+  %at.next = getelementptr i64, ptr %at, i64 %now
+  %skip = mul i64 %now, {TILE_ROW}
+  %tile.next = getelementptr {_TYPES[dtype]}, ptr %tile.now, i64 %skip
+  br label %again
+done:
+  ret void
+}}
+""")
+    return "".join(parts)
+
+
+def _panels_text(dtype: str, rows: int, sizes: list[int], name: str) -> str:
+    """The blocks that serve so many rows: as many panels at once as fit, then fewer."""
+    type_ = _TYPES[dtype]
+    lines = [f"rows{rows}:", f"  br label %r{rows}.s0"]
+    before, done = f"rows{rows}", "0"
+    entries = [(done, before)]
+    for number, size in enumerate(sizes):
+        here, go = f"r{rows}.s{number}", f"r{rows}.g{number}"
+        after = f"r{rows}.end" if number == len(sizes) - 1 else f"r{rows}.s{number + 1}"
+        came = ", ".join(f"[ {value}, %{block} ]" for value, block in entries)
+        lines += [
+            f"{here}:",
+            f"  %{here}.p = phi i64 {came}, [ %{here}.next, %{go} ]",
+            f"  %{here}.next = add i64 %{here}.p, {size}",
+            f"  %{here}.fits = icmp sle i64 %{here}.next, %panels",
+            f"  br i1 %{here}.fits, label %{go}, label %{after}",
+            f"{go}:",
+            f"  %{here}.wo = mul i64 %{here}.p, %w_panel",
+            f"  %{here}.w = getelementptr {type_}, ptr %w, i64 %{here}.wo",
+            f"  %{here}.to = mul i64 %{here}.p, {LANES}",
+            f"  %{here}.t = getelementptr {type_}, ptr %tile.now, i64 %{here}.to",
+            f"  call void @{name}.{rows}x{size}(ptr %x, ptr %at, ptr %{here}.w, {_ARGS}, ptr %{here}.t)",
+            f"  br label %{here}",
+        ]
+        entries = [(f"%{here}.p", here)]
+    lines += [f"r{rows}.end:", "  br label %more"]
+    return "\n".join(lines) + "\n"
+
+
+class _Loop:
+    """Writes one micro-kernel: `rows` x `panels` sums in registers, through loops over a, b and the depth."""
+
+    def __init__(self, dtype: str, rows: int, panels: int) -> None:
+        self.rows, self.panels = rows, panels
+        self.type = _TYPES[dtype]
+        self.vector = f"<{LANES} x {self.type}>"
+        self.sums = [f"{r}.{p}" for r in range(rows) for p in range(panels)]
+        self.lines: list[str] = []
+
+    def text(self, name: str) -> str:
+        lines = self.lines = ["entry:"]
+        for r in range(self.rows):
+            lines += [
+                f"  %at{r} = getelementptr i64, ptr %offsets, i64 {r}",
+                f"  %o{r} = load i64, ptr %at{r}, align 8",
+                f"  %x{r} = getelementptr {self.type}, ptr %x, i64 %o{r}",
+            ]
+        for p in range(self.panels):
+            lines += [
+                f"  %wo{p} = mul i64 %w_panel, {p}",
+                f"  %w{p} = getelementptr {self.type}, ptr %w, i64 %wo{p}",
+            ]
+        zero = dict.fromkeys(self.sums, "zeroinitializer")
+        lines.append("  br label %a")
+        self._head(
+            "a",
+            "entry",
+            "b.end",
+            {"i": ("0", "%a.next"), "x": ("0", "%a.x.next"), "w": ("0", "%b.w")},
+            zero,
+            "b",
+        )
+        lines += [
+            "  %a.go = icmp slt i64 %a.i, %na",
+            "  br i1 %a.go, label %a.body, label %end",
+            "a.body:",
+            "  br label %b",
+        ]
+        starts = {"i": ("0", "%b.next"), "x": ("%a.x", "%b.x.next"), "w": ("%a.w", "%k.w")}
+        self._head("b", "a.body", "k.end", starts, self._phis("a"), "k")
+        lines += [
+            "  %b.go = icmp slt i64 %b.i, %nb",
+            "  br i1 %b.go, label %b.body, label %b.end",
+            "b.body:",
+        ]
+        lines += ["  %last = add i64 %b.x, %depth", "  br label %k"]
+        starts = {"x": ("%b.x", "%k.x.next"), "w": ("%b.w", "%k.w.next")}
+        self._head("k", "b.body", "k.body", starts, self._phis("b"), "new")
+        lines += [
+            "  %k.go = icmp slt i64 %k.x, %last",
+            "  br i1 %k.go, label %k.body, label %k.end",
+            "k.body:",
+        ]
+        self._step()
+        lines += [
+            "  %k.x.next = add nsw i64 %k.x, 1",
+            f"  %k.w.next = add nsw i64 %k.w, {LANES}",
+            "  br label %k",
+        ]
+        lines += [
+            "k.end:",
+            "  %b.next = add nsw i64 %b.i, 1",
+            "  %b.x.next = add nsw i64 %b.x, %sb",
+            "  br label %b",
+        ]
+        lines += [
+            "b.end:",
+            "  %a.next = add nsw i64 %a.i, 1",
+            "  %a.x.next = add nsw i64 %a.x, %sa",
+            "  br label %a",
+            "end:",
+        ]
+        for r in range(self.rows):
+            for p in range(self.panels):
+                lines += [
+                    f"  %t{r}.{p} = getelementptr {self.type}, ptr %tile, i64 {r * TILE_ROW + p * LANES}",
+                    f"  store {self.vector} %a.{r}.{p}, ptr %t{r}.{p}, align 64",
+                ]
+        lines.append("  ret void")
+        head = f"define internal void @{name}.{self.rows}x{self.panels}({_PARAMS}) #2 {{"
+        return "\n".join([head, *lines, "}"]) + "\n"
+
+    def _phis(self, loop: str) -> dict[str, str]:
+        return {s: f"%{loop}.{s}" for s in self.sums}
+
+    def _head(
+        self, loop: str, before: str, latch: str, counters: dict[str, tuple[str, str]], sums: dict[str, str], inner: str
+    ) -> None:  # fmt: skip
+        """The head of a loop: counters (start, next) and the sums, which come from `before` or from the loop inside."""
+        self.lines.append(f"{loop}:")
+        self.lines += [
+            f"  %{loop}.{name} = phi i64 [ {start}, %{before} ], [ {after}, %{latch} ]"
+            for name, (start, after) in counters.items()
+        ]
+        self.lines += [
+            f"  %{loop}.{s} = phi {self.vector} [ {sums[s]}, %{before} ], [ %{inner}.{s}, %{latch} ]"
+            for s in self.sums
+        ]
+
+    def _step(self) -> None:
+        """One turn of the depth."""
+        lines, size, vector = self.lines, 4 if self.type == "float" else 8, self.vector
+        for p in range(self.panels):
+            lines += [
+                f"  %wa{p} = getelementptr {self.type}, ptr %w{p}, i64 %k.w",
+                f"  %c{p} = load {vector}, ptr %wa{p}, align {size}",
+            ]
+        for r in range(self.rows):
+            lines += [
+                f"  %xa{r} = getelementptr {self.type}, ptr %x{r}, i64 %k.x",
+                f"  %v{r} = load {self.type}, ptr %xa{r}",
+                f"  %one{r} = insertelement {vector} poison, {self.type} %v{r}, i64 0",
+                f"  %all{r} = shufflevector {vector} %one{r}, {vector} poison, <{LANES} x i32> zeroinitializer",
+            ]
+            for p in range(self.panels):
+                lines += [
+                    f"  %m{r}.{p} = fmul contract {vector} %all{r}, %c{p}",
+                    f"  %new.{r}.{p} = fadd contract {vector} %k.{r}.{p}, %m{r}.{p}",
+                ]
+
+
+__all__ = ["module_text", "symbol"]
