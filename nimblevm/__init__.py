@@ -30,10 +30,14 @@ if TYPE_CHECKING:
         Cancelled,
         InvalidExecutable,
         InvalidInput,
+        InvalidWeights,
         LimitExceeded,
         NimbleError,
+        SignatureError,
         ValueMoved,
         VMBusy,
+        WeightsMismatch,
+        WeightsNotBound,
     )
     from nimblevm.vm.arguments import Handle
     from nimblevm.vm.tensor import Tensor, move
@@ -51,13 +55,17 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "Handle": ("nimblevm.vm.arguments", "Handle"),
     "InvalidExecutable": ("nimblevm.errors", "InvalidExecutable"),
     "InvalidInput": ("nimblevm.errors", "InvalidInput"),
+    "InvalidWeights": ("nimblevm.errors", "InvalidWeights"),
     "KEEP": ("nimblevm.vm.wants", "KEEP"),
     "LimitExceeded": ("nimblevm.errors", "LimitExceeded"),
     "Limits": ("nimblevm.vm.vm", "Limits"),
     "NimbleError": ("nimblevm.errors", "NimbleError"),
+    "SignatureError": ("nimblevm.errors", "SignatureError"),
     "Tensor": ("nimblevm.vm.tensor", "Tensor"),
     "ValueMoved": ("nimblevm.errors", "ValueMoved"),
     "VMBusy": ("nimblevm.errors", "VMBusy"),
+    "WeightsMismatch": ("nimblevm.errors", "WeightsMismatch"),
+    "WeightsNotBound": ("nimblevm.errors", "WeightsNotBound"),
     "VirtualMachine": ("nimblevm.vm.vm", "VirtualMachine"),
     "compile": ("nimblevm.driver", "compile"),
     "devices": ("nimblevm.devices", None),
@@ -71,9 +79,9 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
 }
 
 __all__ = [
-    "ADTValue", "Cancelled", "Device", "Executable", "Handle", "InvalidExecutable", "InvalidInput", "KEEP",
-    "LimitExceeded", "Limits", "NimbleError", "Tensor", "VMBusy", "ValueMoved", "VirtualMachine", "__version__",
-    "compile", "devices",
+    "ADTValue", "Cancelled", "Device", "Executable", "Handle", "InvalidExecutable", "InvalidInput",
+    "InvalidWeights", "KEEP", "LimitExceeded", "Limits", "NimbleError", "SignatureError", "Tensor", "VMBusy",
+    "ValueMoved", "VirtualMachine", "WeightsMismatch", "WeightsNotBound", "__version__", "compile", "devices",
     "dim_report", "errors", "load", "move", "profiling", "relay", "tune",
 ]  # fmt: skip
 

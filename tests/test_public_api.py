@@ -15,8 +15,8 @@ from nimblevm._ffi import ffi, lib
 from nimblevm.bytecode.executable import Functions
 from nimblevm.driver import VERSION
 
-NAMES = """ADTValue Cancelled Device Executable Handle InvalidExecutable InvalidInput KEEP LimitExceeded Limits NimbleError
-Tensor VMBusy ValueMoved VirtualMachine compile devices dim_report errors load move profiling relay tune""".split()
+NAMES = """ADTValue Cancelled Device Executable Handle InvalidExecutable InvalidInput InvalidWeights KEEP LimitExceeded
+Limits NimbleError SignatureError Tensor VMBusy ValueMoved VirtualMachine WeightsMismatch WeightsNotBound compile devices dim_report errors load move profiling relay tune""".split()
 PROJECT = Path(__file__).parent.parent / "pyproject.toml"
 
 
@@ -81,7 +81,7 @@ def test_every_error_is_a_nimble_error() -> None:
         ):
             assert issubclass(value, nvm.NimbleError)
             assert value is nvm.NimbleError or len(value.__bases__) == 2 or value.__bases__[0] in (
-                nvm.errors.InvalidExecutable, nvm.LimitExceeded,
+                nvm.errors.InvalidExecutable, nvm.LimitExceeded, nvm.SignatureError,
             ), f"{name} derives from a builtin too"  # fmt: skip
 
 

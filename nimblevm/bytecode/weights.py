@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -100,6 +100,40 @@ def _bound_to_file(program: Any, file: BinaryIO, path: str, flags: int) -> Any:
         return _bound(program, handle, flags)
 
 
+def read_weights(path: str | os.PathLike[str]) -> dict[str, np.ndarray[Any, Any]]:
+    """The tensors of a safetensors file by name: read-only arrays on the mapped file, which must not change meanwhile.
+
+    Raises InvalidWeights, also for a dtype that numpy lacks (bfloat16), and FileError.
+    """
+    out, record = ffi.new("nvm_weights **"), ffi.new("nvm_weight_info *")
+    check(lib.nvm_weights_open(os.fsencode(path), 0, out))
+    handle = ffi.gc(out[0], lib.nvm_weights_release)
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    for index in range(lib.nvm_weights_count(handle)):
+        check(lib.nvm_weights_get(handle, index, record))
+        info = _info(record)
+        if record.dtype < 0:
+            raise InvalidWeights(
+                f"{os.fspath(path)}: {info.name} is {info.dtype}, which has no dtype here"
+            )
+        owner = ffi.gc(ffi.cast("char *", record.data), _keeping(handle))
+        buffer = ffi.buffer(owner, info.nbytes)
+        array = np.ndarray(info.shape, dtypes.BY_NAME[info.dtype].numpy, buffer)
+        array.flags.writeable = False
+        arrays[info.name] = array
+    return arrays
+
+
+def _keeping(handle: Any) -> Callable[[Any], None]:
+    """A finalizer that does nothing but keep the file mapped until it is called."""
+
+    def release(_pointer: Any) -> None:
+        nonlocal handle
+        handle = None
+
+    return release
+
+
 @contextmanager
 def _owned(handle: Any) -> Iterator[Any]:
     try:
@@ -178,4 +212,4 @@ def _explain(error: WeightsMismatch, program: Any, handle: Any, allow_extra: boo
     )
 
 
-__all__ = ["WeightInfo", "Weights", "bind", "bind_below", "wanted"]
+__all__ = ["WeightInfo", "Weights", "bind", "bind_below", "read_weights", "wanted"]

@@ -20,6 +20,7 @@ from nimblevm.cli.disasm import disasm
 from nimblevm.cli.inspect import inspect
 from nimblevm.cli.profile import profile
 from nimblevm.cli.run import run
+from nimblevm.cli.sign import keygen, sign
 from nimblevm.cli.tune import tune
 
 _HELP = """Compile dynamic Relay programs to one .nvm file; run and inspect such files.
@@ -43,6 +44,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "disasm": disasm,
     "profile": profile,
     "tune": tune,
+    "keygen": keygen,
+    "sign": sign,
     "bench": bench,
 }
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nimblevm.bytecode.weights import read_weights
 from nimblevm.cli.console import Mistake
 
 Array = npt.NDArray[Any]
@@ -73,7 +74,9 @@ def _array(value: Any, place: str) -> Array:
 
 
 def weights_of(path: Path) -> dict[str, Any]:
-    """The arrays of an .npz file by name."""
+    """The arrays of an .npz or .safetensors file by name."""
+    if path.suffix == ".safetensors":
+        return read_weights(path)
     with numpy_file(path, "an .npz file of weights") as file:
         if not hasattr(file, "files"):
             raise Mistake(f"{path}: expected an .npz file of weights by name, got one array")

@@ -81,7 +81,7 @@ def _report(file: Path, functions: list[str] | None, values: bool) -> DimReport:
     if executable:
         if values:
             raise Mistake(f"--values needs the program's text; {file} is an executable")
-        with nvm.load(file, native=False) as exe:
+        with nvm.load(file, native=False, weights=False) as exe:
             return _named(executable_report(exe), functions)
     with progress_of(f"checking {file.name}"):
         mod = nvm.relay.parse(read_text(file), source_name=str(file))

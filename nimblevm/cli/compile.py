@@ -32,6 +32,13 @@ def compile_(
     params: Annotated[
         Path | None, typer.Option(help=".npz of weights, bound to parameters of main by name.")
     ] = None,
+    weights_file: Annotated[
+        Path | None,
+        typer.Option(
+            help=".safetensors or .npz of weights that stay outside of the executable, which names them with shape, "
+            "dtype and digest. It looks for the file beside itself, if it lies there."
+        ),
+    ] = None,
     target: Annotated[
         str,
         typer.Option(
@@ -61,9 +68,14 @@ def compile_(
       nimblevm compile model.rly --params weights.npz -o build/model.nvm
       nimblevm compile model.rly --target x86-64-v3,x86-64-v4,aarch64    for other machines
       nimblevm compile model.rly --params weights.npz --weights bfloat16
+      nimblevm compile model.rly --weights-file weights.safetensors
     """
     start = time.perf_counter()
     bound = weights_of(params) if params is not None else {}
+    late = weights_of(weights_file) if weights_file is not None else {}
+    twice = sorted(set(bound) & set(late))
+    if twice:
+        raise Mistake(f"both --params and --weights-file have {', '.join(twice)}")
     path = output or source.with_suffix(".nvm")
     if path == source:
         raise Mistake(f"{source} would be overwritten: name the executable with -o FILE.nvm")
@@ -73,12 +85,23 @@ def compile_(
         report("reading", 0, 1)
         mod = nvm.relay.parse(read_text(source), source_name=str(source))
         exe = nvm.compile(
-            mod, params=bound, target=target, progress=report, weights=weights.value,
+            mod, params={**bound, **late}, target=target, progress=report, weights=weights.value,
             tuning=read_text(tuning) if tuning is not None else None,
+            late_bound=list(late), weights_file=_beside(weights_file, path),
         )  # fmt: skip
         exe.save(path)
     took = time.perf_counter() - start
+    if weights_file is not None and not exe.weights_file:
+        say(f"{weights_file} lies outside of the folder of {path}: run it with --weights")
     say(f"wrote {path} ({path.stat().st_size} bytes) in {took:.2f} s")
+
+
+def _beside(weights: Path | None, executable: Path) -> str:
+    """The path of the weights seen from the executable's folder, "" if they lie elsewhere."""
+    folder = executable.resolve().parent
+    if weights is None or not weights.resolve().is_relative_to(folder):
+        return ""
+    return weights.resolve().relative_to(folder).as_posix()
 
 
 __all__ = ["compile_"]

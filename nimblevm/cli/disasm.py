@@ -15,7 +15,7 @@ def disasm(file: ExecutableFile) -> None:
     Example:
       nimblevm disasm model.nvm | less
     """
-    with nvm.load(file) as exe:
+    with nvm.load(file, weights=False) as exe:
         say(exe.disassemble())
 
 

@@ -26,7 +26,7 @@ def inspect(
     Example:
       nimblevm inspect model.nvm
     """
-    with nvm.load(file) as exe:
+    with nvm.load(file, weights=False) as exe:
         shown = [f for f in exe.functions.values() if every or f.public]
         rows = [
             (

@@ -17,6 +17,7 @@ from nimblevm.cli.arrays import Array
 from nimblevm.cli.console import ExecutableFile, Mistake, progress_of, say
 from nimblevm.cli.inputs import Inputs
 from nimblevm.cli.json_text import dumps
+from nimblevm.cli.sign import PublicKey
 from nimblevm.cli.values import to_json
 
 _SHOWN = 2000
@@ -45,6 +46,13 @@ def run(
         bool,
         typer.Option("--native/--no-native", help="--no-native: never run machine code of FILE."),
     ] = True,
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            help="Weights that FILE leaves out: .safetensors or .npz. Default: where FILE says that they lie."
+        ),
+    ] = None,
+    public_key: PublicKey = None,
     threads: Annotated[int, typer.Option(min=1, help="The most threads that kernels may use.")] = 1,
     device: Annotated[str, typer.Option(help="Backend that runs the kernels.")] = "cpu",
     seed: Annotated[int, typer.Option(min=0, help="Of random inputs.")] = 0,
@@ -74,10 +82,11 @@ def run(
       nimblevm run lstm.nvm x=random:7x300 h0=random:512 c0=random:512 -o out.npz
       nimblevm run tree.nvm 'tree={"constructor": "Node", "fields": ["Leaf", {"file": "x.npy"}, "Leaf"]}' -o out.json
       nimblevm run model.nvm inputs.npz steps=3 --function decode
+      nimblevm run model.nvm x=x.npy --weights weights.safetensors
     """
     if output is not None and output.suffix not in (".npz", ".npy", ".json"):
         raise Mistake(f"-o {output}: the name must end in .npz, .npy or .json")
-    with nvm.load(file, native=native) as exe, _no_cycle_search():
+    with loaded(file, native, weights, public_key) as exe, _no_cycle_search():
         named = Inputs(exe, exe.function(function), seed).read(inputs or [])
         with nvm.VirtualMachine(exe, device=device, threads=threads, profile=profile) as vm:
             start = time.perf_counter()
@@ -94,6 +103,20 @@ def run(
     if output is not None:
         _write(output, result)
         say(f"wrote {output}")
+
+
+def loaded(
+    file: Path, native: bool, weights: Path | None, public_key: Path | None
+) -> nvm.Executable:
+    """nvm.load; Mistake for what is no key, or where keys can't be read."""
+    try:
+        return nvm.load(file, native=native, weights=weights, public_key=public_key)
+    except ImportError as error:
+        raise Mistake(str(error)) from None
+    except ValueError as error:
+        if isinstance(error, nvm.NimbleError):
+            raise
+        raise Mistake(f"{public_key}: {error}") from None
 
 
 @contextmanager
@@ -152,4 +175,4 @@ def _write(path: Path, result: Any) -> None:
         raise Mistake(f"{path} holds one tensor, but the result has {len(arrays)}: use -o FILE.npz")
 
 
-__all__ = ["run"]
+__all__ = ["loaded", "run"]

@@ -87,7 +87,7 @@ def test_type_errors_show_the_places(folder: Path, cli: Cli) -> None:
 
 
 def test_faults_of_nimblevm_itself_are_not_hidden(folder: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
-    def broken(path: object) -> None:
+    def broken(path: object, **options: object) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(nvm, "load", broken)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from nimblevm.cli import app
 from tests.cli.conftest import Cli
@@ -21,6 +22,7 @@ def test_commands_of_the_readme(tmp_path: Path, cli: Cli, monkeypatch: pytest.Mo
     assert program is not None
     Path("model.rly").write_text(program[1])
     np.savez("weights.npz", w=np.ones((3, 4), np.float32))
+    save_file({"w": np.ones((3, 4), np.float32)}, "w.safetensors")
     np.save("x.npy", np.ones((2, 4), np.float32))
     lines = re.findall(r"^    (nimblevm .*?)(?:  +#.*)?$", README, re.MULTILINE)
     used = [shlex.split(line)[1:] for line in lines]
