@@ -456,6 +456,7 @@ nvm_status INTERPRET(nvm_vm *vm) {
       DISPATCH();
     }
     TENSOR_OP(Append, nvm_op_append(vm, objs, pc))
+    TENSOR_OP(Linearize, nvm_op_linearize(vm, objs, pc))
     TENSOR_OP(DeviceCopy, nvm_op_device_copy(vm, objs, pc))
     OP(KillRegister) {
       set_object(heap, &objs[NVM_KillRegister_reg(pc)], NULL);

@@ -66,6 +66,8 @@ NVM_NODISCARD nvm_status nvm_op_alloc_adt(nvm_vm *vm, nvm_object **objs, const u
 NVM_NODISCARD nvm_status nvm_op_alloc_closure(nvm_vm *vm, nvm_object **objs, const uint32_t *pc);
 NVM_NODISCARD nvm_status nvm_op_alloc_ref(nvm_vm *vm, nvm_object **objs, const uint32_t *pc);
 NVM_NODISCARD nvm_status nvm_op_read_ref(nvm_vm *vm, nvm_object **objs, const uint32_t *pc);
+/* linearize.c */
+NVM_NODISCARD nvm_status nvm_op_linearize(nvm_vm *vm, nvm_object **objs, const uint32_t *pc);
 NVM_NODISCARD nvm_status nvm_op_write_ref(nvm_vm *vm, nvm_object **objs, const uint32_t *pc);
 
 #endif

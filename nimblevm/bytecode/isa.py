@@ -154,6 +154,15 @@ ISA: tuple[Row, ...] = (
         "the last in it and its capacity suffices",
         RAISES,
     ),
+    _row(
+        37,
+        "Linearize dst:obj_out src:obj_in type:ctor",
+        "dst := the nodes of a tree of type's ADT as a tuple of tables, for each constructor in turn: int32 how many "
+        "nodes of it are on each level; for each field of the ADT itself int32 which rows the children are; for each "
+        "tensor field of known size its tensors, stacked. Rows are numbered by level (0: no children, else one more "
+        "than the highest child), then constructor; a constructor's tables have this order",
+        RAISES,
+    ),
     # --- integer arithmetic: computed in int64, then re-extended from dtype (wraps) --------------------
     _binary(40, "IntAdd", "dst := a + b"),
     _binary(41, "IntSub", "dst := a - b"),

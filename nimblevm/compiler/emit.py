@@ -30,7 +30,7 @@ from nimblevm.relay.dims import DimVar
 from nimblevm.relay.ir import Constructor, Function, GlobalVar, IRModule, Span
 from nimblevm.relay.late import LateArray
 from nimblevm.relay.text import Names, dim_text
-from nimblevm.relay.types import TensorType, value_tensors
+from nimblevm.relay.types import TensorType, Type, value_tensors
 
 Variant = tuple[GlobalVar, bool, bool]
 
@@ -81,6 +81,9 @@ class ProgramEmitter:
 
     def constructor(self, constructor: Constructor) -> int:
         return self.types.constructor(constructor)
+
+    def first_constructor(self, type_: Type) -> int:
+        return self.types.first_constructor(type_)
 
     def constructor_count(self, constructor: Constructor) -> int:
         return self.types.counts[constructor.belong_to]

@@ -76,6 +76,10 @@ class Program(Protocol):
         """Index of a constructor in the file."""
         ...
 
+    def first_constructor(self, type_: Type) -> int:
+        """Index of the first constructor of a data type."""
+        ...
+
     def constructor_count(self, constructor: Constructor) -> int:
         """How many constructors its type has."""
         ...

@@ -281,6 +281,16 @@ def emit_op(fe: FunctionEmitter, call: Call, dst: Place) -> None:
             note = fe.program.note("reshape", call.span)
             shape = [fe.dims.word(d) for d in call.attrs.shape]
             fe.into(dst, type_, False, lambda r: code.emit("ReshapeTensor", r, source, shape, note))
+        case "vm.rows":
+            _rows(fe, call, dst)
+        case "vm.read_at":
+            source, index = fe.obj(call.args[0]), fe.integer(call.args[1]) | INT_BIT
+            fe.into(dst, type_, True, lambda r: code.emit("ReadInt", r, source, index))
+        case "vm.linearize":
+            source = fe.obj(call.args[0])
+            code.emit(
+                "Linearize", dst[1], source, fe.program.first_constructor(type_of(call.args[0]))
+            )
         case "vm.append":
             source, tail = (fe.obj(a) for a in call.args)
             fe.code.emit("Append", dst[1], source, tail, call.attrs.axis)
@@ -302,6 +312,26 @@ def emit_op(fe: FunctionEmitter, call: Call, dst: Place) -> None:
             code.emit("AllocADT", dst[1], 0, [fe.obj(f) for f in fields])
         case _:
             raise CompileError(f"operator {name} reached code generation outside of a fused group")
+
+
+def _rows(fe: FunctionEmitter, call: Call, dst: Place) -> None:
+    """A view at an element offset: the row times its size."""
+    data, shape = type_of(call.args[0]), [fe.dims.word(d) for d in call.attrs.shape]
+    size = 1
+    for dim in data.shape[1:] if isinstance(data, TensorType) else ():
+        if not isinstance(dim, int):
+            raise CompileError("vm.rows needs rows of known size")
+        size *= dim
+    source, offset = fe.obj(call.args[0]), fe.integer(call.args[1])
+    if size != 1:
+        row, offset = offset, fe.temp(True)
+        fe.code.emit("DimMul", offset, row | INT_BIT, size)
+    fe.into(
+        dst,
+        type_of(call),
+        False,
+        lambda r: fe.code.emit("View", r, source, offset | INT_BIT, shape),
+    )
 
 
 def _dim_value(fe: FunctionEmitter, dim: Dim, register: int) -> None:

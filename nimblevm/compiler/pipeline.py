@@ -2,6 +2,7 @@
 
 from nimblevm.compiler.pass_base import FixedPoint, Sequential
 from nimblevm.compiler.passes.batch_leaves import BATCH_LEAVES
+from nimblevm.compiler.passes.batch_levels import BATCH_LEVELS
 from nimblevm.compiler.passes.cse import CSE
 from nimblevm.compiler.passes.dead_code import DEAD_CODE
 from nimblevm.compiler.passes.find_appends import FIND_APPENDS
@@ -34,6 +35,7 @@ PIPELINE = Sequential(
         SPLIT_INPUTS,
         SPLIT_LOOPS,
         HOIST_PROJECTION,
+        BATCH_LEVELS,
         BATCH_LEAVES,
         PROJECT_TABLES,
         SPLIT_PRODUCTS,

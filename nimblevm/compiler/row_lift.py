@@ -409,6 +409,13 @@ def row_of(batch: Expr, index: Expr, type_: Type) -> Expr:
     return taken if type_ is line else op_call("reshape", (taken,), type_, newshape=type_.shape)
 
 
+def row_view(batch: Expr, index: Expr, type_: Type) -> Expr:
+    """The same where the row is kept and not read at once: on the batch's memory."""
+    if not isinstance(type_, TensorType):
+        raise TypeError(f"a row of type {type_!r}")
+    return op_call("vm.rows", (batch, index), type_, shape=type_.shape)
+
+
 def with_row(table: Expr, row: Expr) -> Expr:
     """A table (n, width) with one more row, whose axes but the last are of size 1."""
     whole = type_of(table)
@@ -439,4 +446,13 @@ _RULES: dict[str, Callable[[RowLifter, Call], Lifted | None]] = {
     "strided_slice": RowLifter._slice,
 }
 
-__all__ = ["Lifted", "Region", "RowLifter", "at_entry", "empty_table", "row_of", "with_row"]
+__all__ = [
+    "Lifted",
+    "Region",
+    "RowLifter",
+    "at_entry",
+    "empty_table",
+    "row_of",
+    "row_view",
+    "with_row",
+]

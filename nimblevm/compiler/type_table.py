@@ -30,6 +30,7 @@ class TypeTable:
         self.adts: dict[GlobalTypeVar, int] = {}
         self.constructors: dict[Constructor, int] = {}
         self.counts: dict[GlobalTypeVar, int] = {}
+        self.first: dict[GlobalTypeVar, int] = {}
         definitions = [d for d in mod.type_definitions.values() if d.header is not STORAGE.func]
         for definition in definitions:
             names = [c.name_hint for c in definition.constructors]
@@ -37,6 +38,7 @@ class TypeTable:
                 definition.header.name_hint, len(definition.type_vars), names
             )
             self.adts[definition.header] = adt
+            self.first[definition.header] = first
             self.counts[definition.header] = len(names)
             for tag, constructor in enumerate(definition.constructors):
                 self.constructors[constructor] = first + tag
@@ -52,6 +54,13 @@ class TypeTable:
             raise CompileError(
                 f"constructor {constructor.name_hint}: the module has no type {constructor.belong_to.name_hint}"
             )
+        return found
+
+    def first_constructor(self, type_: Type) -> int:
+        """Index of the first constructor of an ADT. CompileError for other types."""
+        found = self.first.get(type_.func) if isinstance(type_, TypeCall) else None
+        if found is None:
+            raise CompileError(f"{type_!r} is no type of the module")
         return found
 
     def index(

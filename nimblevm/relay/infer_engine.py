@@ -330,7 +330,7 @@ class Inference(FunctionInference):
 
     def _note_dims(self, node: Call, name: str, args: tuple[Type, ...], result: Type) -> None:
         """What the explicit operators of insert_checks and lambda_lift say about dims."""
-        if name == "vm.match_type":
+        if name in ("vm.match_type", "vm.linearize"):
             self.solver.add_rigid_of(result)
         elif name == "vm.dim_value":
             self._dim_values[node] = node.attrs.dim

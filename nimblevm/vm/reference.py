@@ -15,7 +15,13 @@ import numpy as np
 
 from nimblevm import dtypes
 from nimblevm.bytecode import isa
-from nimblevm.bytecode.serialize import FunctionRecord, ProgramRecord
+from nimblevm.bytecode.serialize import (
+    TYPE_ADT,
+    TYPE_TENSOR,
+    ConstructorRecord,
+    FunctionRecord,
+    ProgramRecord,
+)
 from nimblevm.errors import (
     DimOverflow,
     DivisionByZero,
@@ -35,6 +41,7 @@ INT64_MAX = (1 << 63) - 1
 APPENDED_BYTES = (
     1 << 28
 )  # that Append may make in one run: a loop that doubles would take all memory
+MAX_NODES = 1 << 15  # of Linearize: a value that holds another one twice has more than memory
 
 
 @dataclass(eq=False, slots=True)
@@ -71,6 +78,16 @@ class _Frame:
     pc: int = 0
     target: int = 0  # where the value of the call under way goes: an ANY_OUT word
     decoded: dict[int, tuple[isa.Row, list[Any], int]] = field(default_factory=dict)
+
+
+@dataclass(eq=False, slots=True)
+class _Node:
+    """A node of a tree; level: 0 without children, else one more than the highest of them."""
+
+    value: Adt
+    ctor: ConstructorRecord
+    children: dict[int, _Node] = field(default_factory=dict)
+    level: int = 0
 
 
 def extend(dtype: int, value: int) -> int:
@@ -436,6 +453,69 @@ class ReferenceVM:
         if self.appended > APPENDED_BYTES:
             raise MemoryLimit(f"appends made more than {APPENDED_BYTES} bytes")
         frame.objs[dst] = np.concatenate((first, second), axis)
+
+    def row_Linearize(self, frame: _Frame, dst: int, src: int, type_: int) -> None:
+        root, adt = self._obj(frame, src, Adt), self.program.constructors[type_].adt
+        if adt < 0:
+            raise ValueKindError("tuples have no nodes of one type")
+        frame.objs[dst] = Adt(0, tuple(self._tables(self._nodes(root, adt), adt)))
+
+    def _field_kind(self, type_: int, adt: int) -> str:
+        number, *rest = self.program.types[type_]
+        if number == TYPE_ADT and rest == [adt]:
+            return "child"
+        static = number == TYPE_TENSOR and len(rest) < 9 and all(d >= 0 for d in rest[1:])
+        return "table" if static else ""
+
+    def _nodes(self, root: Any, adt: int) -> list[_Node]:
+        """The nodes breadth first, with their levels."""
+        nodes: list[_Node] = []
+        waiting: list[tuple[Any, _Node | None, int]] = [(root, None, 0)]
+        for value, parent, field_ in waiting:  # grows
+            if not isinstance(value, Adt) or self.program.constructors[value.ctor].adt != adt:
+                raise ValueKindError(f"expected a value of type {self.program.adts[adt].name}")
+            node = _Node(value, self.program.constructors[value.ctor])
+            nodes.append(node)
+            if parent is not None:
+                parent.children[field_] = node
+            for index, type_ in enumerate(node.ctor.fields):
+                if self._field_kind(type_, adt) == "child":
+                    waiting.append((value.fields[index], node, index))
+            if len(nodes) > MAX_NODES:
+                raise InstructionLimit(f"a tree of more than {MAX_NODES} nodes")
+        for node in reversed(nodes):
+            node.level = 1 + max((c.level for c in node.children.values()), default=-1)
+        return nodes
+
+    def _tables(self, nodes: list[_Node], adt: int) -> list[np.ndarray[Any, Any]]:
+        ordered = sorted(nodes, key=lambda n: (n.level, n.ctor.tag))
+        rows = {id(node): row for row, node in enumerate(ordered)}
+        first = self.program.adts[adt].first
+        tables: list[np.ndarray[Any, Any]] = []
+        for ctor in self.program.constructors[first : first + self.program.adts[adt].count]:
+            own = [n for n in ordered if n.ctor is ctor]
+            levels = range(nodes[0].level + 1)
+            tables.append(np.array([sum(n.level == i for n in own) for i in levels], "int32"))
+            for index, type_ in enumerate(ctor.fields):
+                kind = self._field_kind(type_, adt)
+                if kind == "child":
+                    tables.append(np.array([rows[id(n.children[index])] for n in own], "int32"))
+                elif kind:
+                    tables.append(self._stacked([n.value.fields[index] for n in own], type_))
+        return tables
+
+    def _stacked(self, values: list[Any], type_: int) -> np.ndarray[Any, Any]:
+        _, dtype, *dims = self.program.types[type_]
+        table = np.empty((len(values), *dims), dtypes.BY_NUMBER[dtype].numpy)
+        for row, value in enumerate(values):
+            if not isinstance(value, np.ndarray) or value.dtype != table.dtype:
+                raise ValueKindError("expected a tensor of the field's type")
+            if value.ndim != len(dims):
+                raise ValueKindError("expected a tensor of the field's rank")
+            if value.shape != tuple(dims):
+                raise ShapeMismatch(f"dim mismatch: expected {dims}, got {value.shape}")
+            table[row] = value
+        return table
 
     def row_CallKernel(self, frame: _Frame, kernel: int, *_: object) -> None:
         raise Unsupported(f"kernel {self.program.kernels[kernel].name}: the reference has none")

@@ -16,7 +16,14 @@ import nimblevm as nvm
 from nimblevm.bench.workloads import gru, lstm, treelstm
 
 pytestmark = pytest.mark.bench
-PASSES = ("split_inputs", "split_loops", "hoist_projection", "batch_leaves", "split_products")
+PASSES = (
+    "split_inputs",
+    "split_loops",
+    "hoist_projection",
+    "batch_leaves",
+    "batch_levels",
+    "split_products",
+)
 STEPS, WORDS, ROUNDS = 26, 21, 40
 
 
@@ -54,7 +61,7 @@ CASES: dict[str, tuple[Callable[[tuple[str, ...]], Callable[[], object]], int, t
     "LSTM 300->512, 2 layers": (
         sequence(lstm, 300, 512, 2), STEPS, ("split_inputs", "split_loops", "hoist_projection", "split_products")),
     "GRU 300->512": (sequence(gru, 300, 512), STEPS, ("hoist_projection", "split_products")),
-    "TreeLSTM 300->150": (tree(300, 150), WORDS, ("split_inputs", "batch_leaves", "split_products")),
+    "TreeLSTM 300->150": (tree(300, 150), WORDS, ("split_inputs", "batch_levels", "split_products")),
 }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.passes.batch_leaves import BATCH_LEAVES
+from nimblevm.compiler.passes.batch_levels import BATCH_LEVELS
 from nimblevm.compiler.passes.cse import CSE
 from nimblevm.compiler.passes.dead_code import DEAD_CODE
 from nimblevm.compiler.passes.eta_expand import ETA_EXPAND
@@ -51,7 +52,7 @@ PASSES: dict[str, Pass] = {
     for p in (
         NAME_EFFECTS, INSERT_CHECKS, INLINE, SIMPLIFY, FOLD_CONSTANT, CSE, DEAD_CODE, SHAPE_FUNCTIONS, TO_ANF, LAMBDA_LIFT,
         FIND_APPENDS, FUSE_OPS, MANIFEST_ALLOC, PLAN_MEMORY, TO_GRAPH, SIMPLIFY_INFERENCE, ETA_EXPAND, PARTIAL_EVAL,
-        SPLIT_INPUTS, HOIST_PROJECTION, SPLIT_PRODUCTS, SPLIT_LOOPS, BATCH_LEAVES, SPECIALIZE_LOOPS,
+        SPLIT_INPUTS, HOIST_PROJECTION, SPLIT_PRODUCTS, SPLIT_LOOPS, BATCH_LEAVES, BATCH_LEVELS, SPECIALIZE_LOOPS,
         PROJECT_TABLES, FOLD_BATCH_NORM, PACK_CONVOLUTIONS,
     )
 }  # fmt: skip

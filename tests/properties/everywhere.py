@@ -17,6 +17,7 @@ PRODUCT_PASSES = (
     "split_loops",
     "hoist_projection",
     "batch_leaves",
+    "batch_levels",
     "project_tables",
     "split_products",
 )

@@ -43,6 +43,7 @@ enum nvm_opcode {
   NVM_OP_GetField = 34, /* dst := field of an ADT value or tuple */
   NVM_OP_GetTag = 35, /* dst := position of the value's constructor in its type */
   NVM_OP_Append = 36, /* dst := src and tail joined along an axis before which all sizes are 1; in src's block, behind src, if src is the last in it and its capacity suffices */
+  NVM_OP_Linearize = 37, /* dst := the nodes of a tree of type's ADT as a tuple of tables, for each constructor in turn: int32 how many nodes of it are on each level; for each field of the ADT itself int32 which rows the children are; for each tensor field of known size its tensors, stacked. Rows are numbered by level (0: no children, else one more than the highest child), then constructor; a constructor's tables have this order */
   NVM_OP_IntAdd = 40, /* dst := a + b */
   NVM_OP_IntSub = 41, /* dst := a - b */
   NVM_OP_IntMul = 42, /* dst := a * b */
@@ -108,6 +109,7 @@ enum nvm_opcode {
   X(34, GetField) \
   X(35, GetTag) \
   X(36, Append) \
+  X(37, Linearize) \
   X(40, IntAdd) \
   X(41, IntSub) \
   X(42, IntMul) \
@@ -172,7 +174,7 @@ enum nvm_opcode {
   L(GetField), \
   L(GetTag), \
   L(Append), \
-  NONE, \
+  L(Linearize), \
   NONE, \
   NONE, \
   L(IntAdd), \
@@ -378,6 +380,10 @@ enum nvm_isa_flag { NVM_ISA_TERMINATOR = 1, NVM_ISA_CALLS = 2, NVM_ISA_RAISES = 
 #define NVM_Append_tail(pc) ((pc)[3])
 #define NVM_Append_axis(pc) ((pc)[4])
 #define NVM_NEXT_Append(pc) ((pc) + 5)
+#define NVM_Linearize_dst(pc) ((pc)[1])
+#define NVM_Linearize_src(pc) ((pc)[2])
+#define NVM_Linearize_type(pc) ((pc)[3])
+#define NVM_NEXT_Linearize(pc) ((pc) + 4)
 #define NVM_IntAdd_dst(pc) ((pc)[1])
 #define NVM_IntAdd_a(pc) ((pc)[2])
 #define NVM_IntAdd_b(pc) ((pc)[3])
@@ -534,6 +540,7 @@ static const nvm_isa_row nvm_isa[NVM_OPCODE_COUNT] = {
   [NVM_OP_GetField] = {"GetField", NVM_ISA_RAISES, 3, {NVM_OPERAND_OBJ_OUT, NVM_OPERAND_OBJ_IN, NVM_OPERAND_IMM}},
   [NVM_OP_GetTag] = {"GetTag", NVM_ISA_RAISES, 2, {NVM_OPERAND_INT_OUT, NVM_OPERAND_OBJ_IN}},
   [NVM_OP_Append] = {"Append", NVM_ISA_RAISES, 4, {NVM_OPERAND_OBJ_OUT, NVM_OPERAND_OBJ_IN, NVM_OPERAND_OBJ_IN, NVM_OPERAND_IMM}},
+  [NVM_OP_Linearize] = {"Linearize", NVM_ISA_RAISES, 3, {NVM_OPERAND_OBJ_OUT, NVM_OPERAND_OBJ_IN, NVM_OPERAND_CTOR}},
   [NVM_OP_IntAdd] = {"IntAdd", 0, 4, {NVM_OPERAND_INT_OUT, NVM_OPERAND_INT_IN, NVM_OPERAND_INT_IN, NVM_OPERAND_DTYPE}},
   [NVM_OP_IntSub] = {"IntSub", 0, 4, {NVM_OPERAND_INT_OUT, NVM_OPERAND_INT_IN, NVM_OPERAND_INT_IN, NVM_OPERAND_DTYPE}},
   [NVM_OP_IntMul] = {"IntMul", 0, 4, {NVM_OPERAND_INT_OUT, NVM_OPERAND_INT_IN, NVM_OPERAND_INT_IN, NVM_OPERAND_DTYPE}},

@@ -18,11 +18,9 @@ The products of all leaves with a weight are one product, their cells one kernel
 lifted: as much as depends on the leaf's tensor and invariants alone). The first walk gathers the tensors, the second
 one visits the nodes in the same order and counts.
 
-Conditions, for a recursive local function that matches one of its parameters: it is only called; its other parameters
-are passed on as they are; every call from inside is made whenever its clause is taken, for a part of the value; nothing
-else is in it but total operators, constructors, and checks of the value's parts. So the structure alone decides which
-leaves are visited, in which order, and nothing fails that would not. Done for one clause and one tensor of it, whose
-width is static, and only where a product is lifted.
+Conditions: compiler/tree_walk.py, by which the structure alone decides which leaves are visited, in which order, and
+nothing fails that would not. Done for one clause and one tensor of it, whose width is static, and only where a
+product is lifted.
 
 Needs: inferred types, named effects. Keeps: both. Cost: O(nodes); at run time a second walk and the rows' copies.
 """
@@ -30,13 +28,13 @@ Needs: inferred types, named effects. Keeps: both. Cost: O(nodes); at run time a
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from nimblevm.compiler.copying import renamed_pattern
-from nimblevm.compiler.dataflow import Dataflow, is_op, is_total_call, row_width
+from nimblevm.compiler.dataflow import Dataflow, row_width
 from nimblevm.compiler.loops import LoopFinder
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import (
@@ -47,7 +45,6 @@ from nimblevm.compiler.rewrite import (
     make_lets,
     map_functions,
     op_call,
-    postorder,
     type_of,
     typed,
     with_body,
@@ -57,19 +54,18 @@ from nimblevm.compiler.row_lift import (
     RowLifter,
     at_entry,
     empty_table,
-    row_of,
+    row_view,
     with_row,
 )
+from nimblevm.compiler.tree_walk import Walk, is_part_check, region_of, walks
 from nimblevm.relay.dims import DimVar
 from nimblevm.relay.ir import (
     Call,
     Clause,
     Constant,
-    Constructor,
     Expr,
     Function,
     IRModule,
-    Leaf,
     Let,
     Match,
     Tuple,
@@ -83,41 +79,12 @@ _INDEX = scalar_type("int32")
 
 
 @dataclass(eq=False, slots=True)
-class _Walk:
-    """A recursion that the structure of one parameter decides. chains: the lets and the end of each clause."""
-
-    let: Let
-    function: Function
-    match: Match
-    data: Var
-    entries: list[Call]
-    again: set[Expr]
-    invariant: frozenset[Var]
-    body: int
-    chains: list[tuple[list[Let], Expr]]
-
-    @property
-    def result(self) -> Type:
-        return type_of(self.match)
-
-
-@dataclass(eq=False, slots=True)
-class _Clause:
-    """One clause as a region for RowLifter."""
-
-    trip: Expr
-    block: int
-    body: int
-    invariant: frozenset[Var]
-
-
-@dataclass(eq=False, slots=True)
 class _Plan:
     """row: the let that checks a tensor of clause `at`. table: the rows of all of them. index: the row of a visit.
     batches: parameter that holds a batch -> the batch, of `table`. rows: node -> what it becomes.
     """
 
-    walk: _Walk
+    walk: Walk
     at: int
     row: Let
     table: Var
@@ -129,84 +96,18 @@ class _Plan:
 # --- recognition --------------------------------------------------------------------------------
 
 
-def _walk(flow: Dataflow, finder: LoopFinder, let: Let) -> _Walk | None:
-    function = let.value
-    if not isinstance(function, Function) or let.var in finder.escaped or function.type_params:
-        return None
-    match = function.body
-    data = match.data if isinstance(match, Match) else None
-    if function.attrs or not isinstance(match, Match) or not isinstance(data, Var):
-        return None
-    if data not in function.params:
-        return None
-    body = finder.place.sub[function][0]
-    calls = finder.calls.get(let.var, [])
-    again = [c for c in calls if finder.is_inside(c, body)]
-    entries = [c for c in calls if not finder.is_inside(c, body)]
-    invariant = frozenset(
-        p
-        for at, p in enumerate(function.params)
-        if all(flow.resolve(c.args[at]) is p for c in again)
-    )
-    if not again or not entries or {*function.params} - invariant != {data}:
-        return None
-    walk = _Walk(
-        let, function, match, data, entries, set(again), invariant, body,
-        [let_chain(c.rhs) for c in match.clauses],
-    )  # fmt: skip
-    return walk if _is_plain(walk, flow) else None
-
-
-def _is_plain(walk: _Walk, flow: Dataflow) -> bool:
-    """Whether the structure alone decides which calls are made, and nothing but checks of its parts may fail."""
-    at = walk.function.params.index(walk.data)
-    found = 0
-    for clause, (lets, end) in zip(walk.match.clauses, walk.chains, strict=True):
-        parts = set(pattern_vars(clause.lhs))
-        calls = [n for n in (*(let.value for let in lets), end) if n in walk.again]
-        found += len(calls)
-        if not all(isinstance(c, Call) and c.args[at] in parts for c in calls):
-            return False
-        checks = {let.value for let in lets if _is_check(let.value, parts)}
-        for node in postorder(clause.rhs):
-            fine = isinstance(node, Leaf | Let | Tuple | TupleGetItem) or node in walk.again
-            if not fine and not (node in checks or _is_pure_call(node)):
-                return False
-    return found == len(walk.again)
-
-
-def _is_check(node: Expr, parts: set[Var]) -> bool:
-    return isinstance(node, Call) and is_op(node, "vm.match_type") and node.args[0] in parts
-
-
-def _is_pure_call(node: Expr) -> bool:
-    return isinstance(node, Call) and (isinstance(node.op, Constructor) or is_total_call(node))
-
-
-def _plans(flow: Dataflow, finder: LoopFinder) -> Iterator[_Plan]:
-    for let in finder.candidates:
-        walk = _walk(flow, finder, let)
-        plan = _plan(flow, finder, walk) if walk is not None else None
-        if plan is not None:
-            yield plan
-
-
-def _plan(flow: Dataflow, finder: LoopFinder, walk: _Walk) -> _Plan | None:
-    blocks = finder.place.sub[walk.match]
+def _plan(flow: Dataflow, finder: LoopFinder, walk: Walk) -> _Plan | None:
     for at, (clause, (lets, _)) in enumerate(zip(walk.match.clauses, walk.chains, strict=True)):
         parts = set(pattern_vars(clause.lhs))
-        region = _Clause(clause.rhs, blocks[at], walk.body, walk.invariant)
         for let in lets:
-            if _is_check(let.value, parts) and row_width(let.value.checked_type):
-                plan = _lift(flow, finder, walk, at, let, region)
+            if is_part_check(let.value, parts) and row_width(let.value.checked_type):
+                plan = _lift(flow, finder, walk, at, let)
                 if plan is not None:
                     return plan
     return None
 
 
-def _lift(
-    flow: Dataflow, finder: LoopFinder, walk: _Walk, at: int, row: Let, region: _Clause
-) -> _Plan | None:
+def _lift(flow: Dataflow, finder: LoopFinder, walk: Walk, at: int, row: Let) -> _Plan | None:
     """A plan for one tensor, if a product is lifted."""
     type_ = type_of(row.value)
     if not isinstance(type_, TensorType) or not type_.shape:
@@ -214,7 +115,7 @@ def _lift(
     table = fresh_var("rows", TensorType((DimVar(), row_width(type_) or 0), type_.dtype))
     index = fresh_var("k", _INDEX)
     known = {row.value: Lifted(table, index, False, False)}
-    lifter = RowLifter(flow, finder, region, known)
+    lifter = RowLifter(flow, finder, region_of(walk, finder, at), known)
     plan = _Plan(walk, at, row, table, index, {}, {})
     for node, lifted in lifter.lifted.items():
         kind = type_of(node)
@@ -226,7 +127,7 @@ def _lift(
         width = whole.shape[1:] if isinstance(whole, TensorType) else ()
         param = fresh_var("batch", TensorType((DimVar(), *width), kind.dtype))
         plan.batches[param] = lifted.batch
-        plan.rows[let_chain(node)[1]] = row_of(param, index, kind)
+        plan.rows[let_chain(node)[1]] = row_view(param, index, kind)
     return plan if plan.batches else None
 
 
@@ -260,7 +161,7 @@ class _Gather:
     def __init__(self, plan: _Plan) -> None:
         self.plan = plan
         walk = plan.walk
-        self.at = walk.function.params.index(walk.data)
+        self.at = walk.position
         self.data = fresh_var(walk.data.name_hint, type_of(walk.data))
         self.table = self.fresh_table()
         result = type_of(self.fresh_table())
@@ -399,7 +300,7 @@ def _batch(function: Function) -> Function:
         return function
     flow = Dataflow(function.body)
     finder = LoopFinder(flow)
-    plans = list(_plans(flow, finder))
+    plans = [p for w in walks(flow, finder) if (p := _plan(flow, finder, w)) is not None]
     if not plans:
         return function
     return with_body(function, _Rebuilder(plans).rewrite(function.body))

@@ -46,7 +46,7 @@ from nimblevm.relay.ir import Call, Expr, Function, IRModule, Leaf, Let, Tuple, 
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import TensorType, Type, free_dims
 
-_VIEWS = ALIASES | {"vm.reshape_tensor", "vm.shrink"}
+_VIEWS = ALIASES | {"vm.reshape_tensor", "vm.shrink", "vm.rows"}
 
 
 def _op_name(value: Expr) -> str:
@@ -94,6 +94,9 @@ class _BlockPlanner:
         self.kernels = kernels
         self.nested = nested
         self.tensors: dict[Var, _Tensor] = {}  # by its own name and by those of its views
+        self.parts: set[Var] = (
+            set()
+        )  # views that start elsewhere than their tensor: never overwritten
 
     def run(self) -> _Plan | None:
         """None if there is nothing to share."""
@@ -142,11 +145,18 @@ class _BlockPlanner:
                 if viewed is not None:
                     self.tensors[let.var] = viewed
                     viewed.private = viewed.private and let.var not in self.nested
+                    if name == "vm.rows" or self._source(value) in self.parts:
+                        self.parts.add(let.var)
         for var in operand_vars(self.tail):
             self._touch(var, len(self.lets), False)
 
+    @staticmethod
+    def _source(value: Expr) -> Expr:
+        """What a view is of."""
+        return value.args[0] if isinstance(value, Call) else value
+
     def _viewed(self, value: Expr) -> _Tensor | None:
-        source = value.args[0] if isinstance(value, Call) else value
+        source = self._source(value)
         return self.tensors.get(source) if isinstance(source, Var) else None
 
     def _touch(self, var: Var, index: int, harmless: bool) -> None:
@@ -177,6 +187,8 @@ class _BlockPlanner:
             ]
             for out, source in self.kernels.find(function)[1].alias:
                 made, found = operands[out], operands[source]
+                if source < len(inputs) and inputs[source] in self.parts:
+                    continue
                 if made is None or found is None or not self._dies(found, index, operands):
                     continue
                 if made.source is None and dims.at_least(found.size, made.size):

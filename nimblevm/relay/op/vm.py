@@ -8,6 +8,10 @@
     vm.read_int(x)              out = x.flat[attrs.index] of an int32 or int64 tensor, as int64
     vm.reshape_tensor(x)        out = x in attrs.shape, a view
     vm.shrink(x)                out = the first attrs.shape[0] elements of x's first axis, a view
+    vm.rows(x, begin)           out = the elements of x from row `begin` on, in attrs.shape, a view; who writes it knows
+                                that x has them
+    vm.read_at(x, index)        out = x[index] of a rank-1 int32 or int64 tensor that has it, as int64
+    vm.linearize(t)             out = the nodes of a tree as tables (relay/linearize.py), of attrs.type
     vm.append(x, tail)          out = x and tail joined on attrs.axis, before which all sizes are 1; where there is
                                 room, x's memory with tail written behind it
     memory.alloc_storage()      a block of attrs.size bytes (any dim expression)
@@ -121,6 +125,13 @@ class ReadIntAttrs(Attrs):
     """index: row-major position of the element."""
 
     index: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinearizeAttrs(Attrs):
+    """type: of the tables, a tuple."""
+
+    type: Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +324,54 @@ def _shrink_reference(inputs: tuple[Array, ...], attrs: ShapeAttrs, result: Type
     return inputs[0][:size]
 
 
+def _index(ctx: TypeContext, arg_types: tuple[Type, ...]) -> None:
+    if tensor_of(ctx, arg_types, 1, ("int32", "int64")).shape:
+        raise ctx.fail("the index must have rank 0", 1)
+
+
+def _rows(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: ShapeAttrs) -> Type:
+    data = tensor_of(ctx, arg_types, 0)
+    _index(ctx, arg_types)
+    if not data.shape or not all(isinstance(d, int) for d in data.shape[1:]):
+        raise ctx.fail("rows must have a size that is known", 0)
+    return TensorType(attrs.shape, data.dtype)
+
+
+def _rows_reference(inputs: tuple[Array, Array], attrs: ShapeAttrs, result: Type) -> Array:
+    data, begin = inputs
+    shape = concrete_shape("vm.rows", attrs.shape)
+    start = int(begin) * int(np.prod(data.shape[1:], dtype=np.int64))
+    count = int(np.prod(shape, dtype=np.int64))
+    if not 0 <= start <= start + count <= data.size:
+        raise IndexOutOfRange(f"a tensor of shape {data.shape} has no {shape} at row {begin}")
+    return data.reshape(-1)[start : start + count].reshape(shape)
+
+
+def _read_at(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: Any) -> Type:
+    if len(tensor_of(ctx, arg_types, 0, ("int32", "int64")).shape) != 1:
+        raise ctx.fail("the tensor must have rank 1", 0)
+    _index(ctx, arg_types)
+    return scalar_type("int64")
+
+
+def _read_at_reference(inputs: tuple[Array, Array], attrs: Any, result: Type) -> Array:
+    data, index = inputs
+    if not 0 <= index < len(data):
+        raise IndexOutOfRange(f"index {index} is outside of a tensor of {len(data)} elements")
+    return np.asarray(data[int(index)], "int64")
+
+
+def _linearize(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: LinearizeAttrs) -> Type:
+    found = arg_types[0]
+    if not isinstance(found, TypeCall) or found.args or not isinstance(attrs.type, TupleType):
+        raise ctx.fail(f"a value of type {found!r} has no tables {attrs.type!r}", 0)
+    return attrs.type
+
+
+def _linearize_reference(inputs: tuple[Any, ...], attrs: LinearizeAttrs, result: Type) -> Any:
+    raise Unsupported("vm.linearize needs the type's definition: only the VM evaluates it")
+
+
 def _append(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: AppendAttrs) -> Type:
     data, tail = tensor_of(ctx, arg_types, 0), tensor_of(ctx, arg_types, 1)
     rank = len(data.shape)
@@ -406,6 +465,13 @@ RESHAPE_TENSOR = _register(
 )
 SHRINK = _register(
     "vm.shrink", ("x",), ShapeAttrs, _shrink, _shrink_reference, Effect.MAY_FAIL, views=True
+)
+ROWS = _register("vm.rows", ("x", "begin"), ShapeAttrs, _rows, _rows_reference, views=True)
+READ_AT = _register(
+    "vm.read_at", ("x", "index"), None, _read_at, _read_at_reference, allowed=("int32", "int64")
+)
+LINEARIZE = _register(
+    "vm.linearize", ("t",), LinearizeAttrs, _linearize, _linearize_reference, Effect.MAY_FAIL
 )
 APPEND = _register("vm.append", ("x", "tail"), AppendAttrs, _append, _append_reference)
 ALLOC_STORAGE = _register(

@@ -370,7 +370,14 @@ for _module in pkgutil.iter_modules(here.__path__):
 
 # Operators that compute nothing by themselves: tests of passes and of the interpreter cover them.
 WITHOUT_CASES = frozenset(
-    ("memory.alloc_storage", "memory.alloc_tensor", "memory.kill", "vm.bind_dim", "vm.call_kernel")
+    (
+        "memory.alloc_storage",
+        "memory.alloc_tensor",
+        "memory.kill",
+        "vm.bind_dim",
+        "vm.call_kernel",
+        "vm.linearize",
+    )
 )
 
 

@@ -141,8 +141,21 @@ def _append(source: Source, dtype: str) -> Case:
     )
 
 
+def _rows(source: Source, dtype: str) -> Case:
+    rest = shape(source, source.integer(0, 3))
+    begin, count, behind = (source.integer(0, 3) for _ in range(3))
+    data = array(source, (begin + count + behind, *rest), dtype)
+    return Case((data, np.asarray(begin, "int32")), vm.ShapeAttrs((count, *rest)))
+
+
+def _read_at(source: Source, dtype: str) -> Case:
+    data = array(source, (source.integer(1, 5),), dtype)
+    return Case((data, np.asarray(source.integer(0, len(data) - 1), "int64")), None)
+
+
 CASES: dict[str, Callable[[Source, str], Case]] = {
     "sort": _sort, "argsort": _argsort, "topk": _topk, "dyn.topk": _dyn_topk, "searchsorted": _searchsorted,
     "unique": _unique, "argwhere": _argwhere, "vision.get_valid_counts": _get_valid_counts,
     "vision.non_max_suppression": _non_max_suppression, "vm.shrink": _shrink, "vm.append": _append,
+    "vm.rows": _rows, "vm.read_at": _read_at,
 }  # fmt: skip

@@ -1,0 +1,256 @@
+/* Linearize: the nodes of a tree as tables, level by level, so that a loop over levels can take the
+ * place of recursion. Source: Fegade, Chen, Gibbons and Mowry 2021, "Cortex" (arXiv 2011.01383).
+ *
+ * Nodes are listed breadth first, each with its parent: parents come before children, so neither
+ * listing them nor finding their levels, from the end backwards, needs a stack. */
+#include "ops.h"
+
+typedef struct node {
+  const nvm_adt *value;
+  uint32_t parent, column; /* column: which table of the parent's constructor names this node */
+  uint32_t tag, level;     /* level: 0 without children, else one more than the highest of them */
+  uint32_t row, place;     /* its number among all nodes, and among those of its constructor */
+} node;
+
+enum field_kind { SKIPPED, CHILD, TABLE };
+
+typedef struct walk {
+  nvm_vm *vm;
+  const nvm_ctor *ctors; /* of the type, `count` of them */
+  int32_t adt;
+  uint32_t count, levels;
+  nvm_storage *block; /* of the nodes */
+  node *nodes;
+  size_t n, capacity;
+  nvm_storage *numbers;  /* of what follows */
+  uint32_t *row, *place; /* for each level and constructor: its nodes, then the next one's number */
+  uint32_t *total, *first; /* for each constructor: its nodes; its first field of the result */
+} walk;
+
+static enum field_kind kind_of(const walk *w, const nvm_ctor *ctor, uint32_t field) {
+  const nvm_type *type = &w->vm->program->types[ctor->field_types[field]];
+  if (type->words[0] == 2) return type->n_words == 2 && type->words[1] == w->adt ? CHILD : SKIPPED;
+  if (type->words[0] != 0 || type->n_words >= 2 + NVM_MAX_RANK) return SKIPPED;
+  for (uint32_t i = 2; i < type->n_words; i++)
+    if (type->words[i] < 0) return SKIPPED;
+  return TABLE;
+}
+
+/* At once, since a value that holds another one twice has more nodes than memory. */
+static inline nvm_status charge(nvm_vm *vm, int64_t words) {
+  vm->slice -= words;
+  return NVM_UNLIKELY(vm->slice < 0) ? nvm_vm_checkpoint(vm) : NVM_OK;
+}
+
+/* --- nodes ------------------------------------------------------------------------------------ */
+
+static nvm_status grow(walk *w) {
+  size_t capacity = w->capacity ? 2 * w->capacity : 64;
+  if (capacity > INT32_MAX) NVM_FAIL(NVM_DIM_OVERFLOW, "a value has more than 2^30 nodes");
+  nvm_storage *block;
+  NVM_TRY(nvm_storage_create(w->vm->heap, 0, capacity * sizeof(node), NVM_BLOCK_ALIGNMENT, &block));
+  if (w->block) {
+    memcpy(block->memory, w->nodes, w->n * sizeof(node));
+    nvm_storage_release(w->vm->heap, w->block);
+  }
+  w->block = block;
+  w->nodes = block->memory;
+  w->capacity = capacity;
+  return NVM_OK;
+}
+
+static nvm_status add_node(walk *w, const nvm_object *object, uint32_t parent, uint32_t column) {
+  const nvm_program *program = w->vm->program;
+  const nvm_adt *value = (const nvm_adt *)(const void *)object;
+  if (NVM_UNLIKELY(object->kind != NVM_KIND_ADT))
+    NVM_FAIL(NVM_VALUE_KIND, "expected a value of type %s, got %s", program->adts[w->adt].name,
+             nvm_kind_name(object));
+  const nvm_ctor *ctor = &program->ctors[value->ctor];
+  if (NVM_UNLIKELY(ctor->adt != w->adt || ctor->n_fields != value->n_fields))
+    NVM_FAIL(NVM_VALUE_KIND, "expected a value of type %s, got one of %u fields made by %s",
+             program->adts[w->adt].name, value->n_fields, ctor->name);
+  if (NVM_UNLIKELY(w->n == w->capacity)) NVM_TRY(grow(w));
+  w->nodes[w->n++] = (node){.value = value, .parent = parent, .column = column, .tag = ctor->tag};
+  return charge(w->vm, 8);
+}
+
+static nvm_status list_nodes(walk *w, const nvm_object *root) {
+  NVM_TRY(add_node(w, root, 0, 0));
+  for (size_t i = 0; i < w->n; i++) {
+    const nvm_adt *value = w->nodes[i].value;
+    const nvm_ctor *ctor = &w->ctors[w->nodes[i].tag];
+    uint32_t column = 1;
+    for (uint32_t f = 0; f < ctor->n_fields; f++) {
+      enum field_kind kind = kind_of(w, ctor, f);
+      if (kind == CHILD) NVM_TRY(add_node(w, value->fields[f], (uint32_t)i, column));
+      column += kind != SKIPPED;
+    }
+  }
+  return NVM_OK;
+}
+
+/* --- order ------------------------------------------------------------------------------------ */
+
+/* Levels of the nodes, and how many there are of each constructor on each. */
+static nvm_status count_nodes(walk *w) {
+  node *nodes = w->nodes;
+  for (size_t i = w->n - 1; i > 0; i--) {
+    node *parent = &nodes[nodes[i].parent];
+    if (parent->level <= nodes[i].level) parent->level = nodes[i].level + 1;
+  }
+  w->levels = nodes[0].level + 1;
+  size_t groups = (size_t)w->levels * w->count, size = (2 * groups + 2 * w->count) * sizeof *w->row;
+  NVM_TRY(charge(w->vm, (int64_t)groups));
+  NVM_TRY(nvm_storage_create(w->vm->heap, 0, size, NVM_BLOCK_ALIGNMENT, &w->numbers));
+  w->row = w->numbers->memory;
+  w->place = w->row + groups;
+  w->total = w->place + groups;
+  w->first = w->total + w->count;
+  memset(w->row, 0, size);
+  for (size_t i = 0; i < w->n; i++) {
+    w->row[(size_t)nodes[i].level * w->count + nodes[i].tag]++;
+    w->total[nodes[i].tag]++;
+  }
+  return NVM_OK;
+}
+
+/* From how many there are in a group to the number of its first. */
+static void number_groups(walk *w) {
+  uint32_t row = 0;
+  for (uint32_t tag = 0; tag < w->count; tag++) w->total[tag] = 0;
+  for (size_t level = 0; level < w->levels; level++)
+    for (uint32_t tag = 0; tag < w->count; tag++) {
+      size_t group = level * w->count + tag;
+      uint32_t size = w->row[group];
+      w->row[group] = row;
+      w->place[group] = w->total[tag];
+      row += size;
+      w->total[tag] += size;
+    }
+}
+
+/* --- tables ----------------------------------------------------------------------------------- */
+
+static nvm_status make_table(walk *w, uint32_t dtype, int64_t rows, const nvm_type *of,
+                             nvm_object **out_table) {
+  int64_t dims[NVM_MAX_RANK] = {rows};
+  uint32_t rank = of ? of->n_words - 1 : 1;
+  for (uint32_t i = 1; i < rank; i++) dims[i] = of->words[i + 1];
+  nvm_tensor *table;
+  NVM_TRY(nvm_tensor_create(w->vm->heap, 0, dtype, rank, dims, &table));
+  *out_table = &table->header;
+  return NVM_OK;
+}
+
+/* The fields of the result: sizes of levels, then a table a field, for each constructor. */
+static nvm_status make_tables(walk *w, nvm_object **fields) {
+  const nvm_type *types = w->vm->program->types;
+  for (uint32_t tag = 0; tag < w->count; tag++) {
+    const nvm_ctor *ctor = &w->ctors[tag];
+    nvm_object **next = &fields[w->first[tag]];
+    NVM_TRY(make_table(w, NVM_DTYPE_INT32, w->levels, NULL, next));
+    uint32_t *sizes = (uint32_t *)(void *)((nvm_tensor *)*next++)->data;
+    for (size_t level = 0; level < w->levels; level++)
+      sizes[level] = w->row[level * w->count + tag];
+    for (uint32_t f = 0; f < ctor->n_fields; f++) {
+      enum field_kind kind = kind_of(w, ctor, f);
+      if (kind == SKIPPED) continue;
+      const nvm_type *of = kind == TABLE ? &types[ctor->field_types[f]] : NULL;
+      uint32_t dtype = of ? (uint32_t)of->words[1] : NVM_DTYPE_INT32;
+      NVM_TRY(make_table(w, dtype, w->total[tag], of, next++));
+    }
+  }
+  return NVM_OK;
+}
+
+__attribute__((cold)) static nvm_status wrong_field(const walk *w, const nvm_ctor *ctor,
+                                                    uint32_t field, const nvm_tensor *tensor) {
+  const nvm_type *want = &w->vm->program->types[ctor->field_types[field]];
+  if (tensor->rank + 2u == want->n_words && tensor->header.extra == want->words[1])
+    for (uint32_t i = 0; i < tensor->rank; i++)
+      if (tensor->dims[i] != want->words[2 + i])
+        NVM_FAIL(NVM_SHAPE_MISMATCH,
+                 "dim mismatch: field %u of %s, axis %u: expected %lld, got %lld", field,
+                 ctor->name, i, (long long)want->words[2 + i], (long long)tensor->dims[i]);
+  char text[NVM_SHAPE_TEXT];
+  NVM_FAIL(NVM_VALUE_KIND,
+           "field %u of %s is a tensor %s on device %u, not of its type on the host", field,
+           ctor->name, nvm_shape_text(text, tensor->header.extra, tensor->rank, tensor->dims),
+           tensor->device);
+}
+
+/* A tensor of a node into its row of a table. */
+static nvm_status copy_field(walk *w, const node *at, uint32_t field, nvm_tensor *table) {
+  const nvm_ctor *ctor = &w->ctors[at->tag];
+  const nvm_object *object = at->value->fields[field];
+  if (NVM_UNLIKELY(object->kind != NVM_KIND_TENSOR))
+    NVM_FAIL(NVM_VALUE_KIND, "field %u of %s: expected a tensor, got %s", field, ctor->name,
+             nvm_kind_name(object));
+  const nvm_tensor *tensor = (const nvm_tensor *)(const void *)object;
+  const nvm_heap *heap = w->vm->heap;
+  int fits = tensor->header.extra == table->header.extra && tensor->rank + 1 == table->rank &&
+             (tensor->device == 0 || heap->pools[tensor->device].device->vtable->host_accessible);
+  for (uint32_t i = 0; fits && i < tensor->rank; i++) fits = tensor->dims[i] == table->dims[i + 1];
+  if (NVM_UNLIKELY(!fits)) return wrong_field(w, ctor, field, tensor);
+  if (tensor->bytes) memcpy(table->data + at->place * tensor->bytes, tensor->data, tensor->bytes);
+  w->vm->heap->copied_bytes += tensor->bytes;
+  return charge(w->vm, (int64_t)(tensor->bytes >> 6));
+}
+
+static nvm_status fill_tables(walk *w, nvm_object **fields) {
+  for (size_t i = 0; i < w->n; i++) {
+    node *at = &w->nodes[i];
+    size_t group = (size_t)at->level * w->count + at->tag;
+    at->row = w->row[group]++;
+    at->place = w->place[group]++;
+    if (i > 0) {
+      const node *parent = &w->nodes[at->parent];
+      nvm_tensor *names = (nvm_tensor *)fields[w->first[parent->tag] + at->column];
+      ((uint32_t *)(void *)names->data)[parent->place] = at->row;
+    }
+    const nvm_ctor *ctor = &w->ctors[at->tag];
+    nvm_object **next = &fields[w->first[at->tag] + 1];
+    for (uint32_t f = 0; f < ctor->n_fields; f++) {
+      enum field_kind kind = kind_of(w, ctor, f);
+      if (kind == TABLE) NVM_TRY(copy_field(w, at, f, (nvm_tensor *)*next));
+      next += kind != SKIPPED;
+    }
+  }
+  return NVM_OK;
+}
+
+/* --- the instruction -------------------------------------------------------------------------- */
+
+static nvm_status tabulate(walk *w, const nvm_object *root, nvm_adt **out_tables) {
+  NVM_TRY(list_nodes(w, root));
+  NVM_TRY(count_nodes(w));
+  uint32_t n = 0;
+  for (uint32_t tag = 0; tag < w->count; tag++) {
+    w->first[tag] = n++;
+    for (uint32_t f = 0; f < w->ctors[tag].n_fields; f++)
+      n += kind_of(w, &w->ctors[tag], f) != SKIPPED;
+  }
+  NVM_TRY(nvm_adt_create(w->vm->heap, 0, n, out_tables));
+  memset((*out_tables)->fields, 0, n * sizeof(nvm_object *));
+  NVM_TRY(make_tables(w, (*out_tables)->fields));
+  number_groups(w);
+  return fill_tables(w, (*out_tables)->fields);
+}
+
+nvm_status nvm_op_linearize(nvm_vm *vm, nvm_object **objs, const uint32_t *pc) {
+  NVM_TRY(need(objs, NVM_Linearize_src(pc), NVM_KIND_ADT, "an ADT value"));
+  const nvm_program *program = vm->program;
+  int32_t adt = program->ctors[NVM_Linearize_type(pc)].adt;
+  if (NVM_UNLIKELY(adt < 0)) NVM_FAIL(NVM_VALUE_KIND, "tuples have no nodes of one type");
+  const nvm_adt_def *def = &program->adts[adt];
+  walk w = {.vm = vm, .ctors = &program->ctors[def->first], .adt = adt, .count = def->count};
+  nvm_adt *tables = NULL;
+  nvm_status status = tabulate(&w, objs[NVM_Linearize_src(pc)], &tables);
+  if (w.numbers) nvm_storage_release(vm->heap, w.numbers);
+  if (w.block) nvm_storage_release(vm->heap, w.block);
+  if (NVM_LIKELY(status == NVM_OK))
+    set_object(vm->heap, &objs[NVM_Linearize_dst(pc)], &tables->header);
+  else if (tables)
+    nvm_release(vm->heap, &tables->header);
+  return status;
+}
