@@ -79,17 +79,19 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/clang-format --dry-run --Werror $(shell git ls-files 'native/*.c' 'native/*.h' ':!native/include/generated/*' 'tests/*.c' 'tests/*.h')
+	$(BIN)/clang-format --dry-run --Werror $(shell git ls-files 'native/*.c' 'native/*.h' ':!native/include/generated/*' 'tests/*.c' 'tests/*.h' 'examples/*.c')
 	$(PY) native/gen_tables.py --check
+	$(PY) tools/c_api_doc.py --check
 
 format: $(VENV)/.lint
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
-	$(BIN)/clang-format -i $(shell git ls-files 'native/*.c' 'native/*.h' ':!native/include/generated/*' 'tests/*.c' 'tests/*.h')
+	$(BIN)/clang-format -i $(shell git ls-files 'native/*.c' 'native/*.h' ':!native/include/generated/*' 'tests/*.c' 'tests/*.h' 'examples/*.c')
 
 generate: setup
 	$(PY) native/gen_tables.py
 	$(PY) tools/operators_doc.py
+	$(PY) tools/c_api_doc.py
 
 SECONDS ?= 30
 fuzz: setup

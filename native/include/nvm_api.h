@@ -55,11 +55,14 @@ extern "C" {
 #endif
 
 /* --- cdef begin (read by build_ffi.py; plain declarations only, no directives) --- */
-typedef struct nvm_program nvm_program;
-typedef struct nvm_vm nvm_vm;
-typedef struct nvm_result nvm_result;
-typedef struct nvm_handle nvm_handle;
-struct DLManagedTensor; /* dlpack.h */
+
+/* --- Objects --- */
+
+typedef struct nvm_program nvm_program; /* what a file holds: functions, types, code, constants */
+typedef struct nvm_vm nvm_vm;           /* runs functions of a program */
+typedef struct nvm_result nvm_result;   /* what a run returned */
+typedef struct nvm_handle nvm_handle;   /* a value that stays in its VM */
+struct DLManagedTensor;                 /* dlpack.h */
 
 /* --- Errors and versions --- */
 
@@ -112,6 +115,7 @@ nvm_status nvm_program_open(const char *path, uint32_t flags, nvm_program **out_
 /* The same from memory, which is copied unless NVM_LOAD_BORROW is set. */
 nvm_status nvm_program_load(const void *data, size_t size, uint32_t flags,
                             nvm_program **out_program);
+/* One owner more, one owner less. */
 void nvm_program_retain(nvm_program *program);  /* any thread */
 void nvm_program_release(nvm_program *program); /* any thread; NULL ok */
 /* Why machine code of the file is not used; "" if it is, or if there is none. */
@@ -138,11 +142,14 @@ typedef struct nvm_function_info {
   int32_t result_kind;  /* likewise */
 } nvm_function_info;
 
+/* All functions, also those that can't be run from outside; by index. Errors: FUNCTION_NOT_FOUND.
+ */
 uint32_t nvm_program_function_count(const nvm_program *program);
 nvm_status nvm_program_function(const nvm_program *program, uint32_t index,
                                 nvm_function_info *out_info);
 /* The index of a function by name. Errors: FUNCTION_NOT_FOUND. */
 nvm_status nvm_program_find(const nvm_program *program, const char *name, uint32_t *out_index);
+/* A parameter by index. Errors: INVALID_INPUT. */
 nvm_status nvm_program_param(const nvm_program *program, uint32_t function, uint32_t index,
                              nvm_param_info *out_info);
 /* A named dim of a signature; *out_param = the parameter that binds it, or -1. */
@@ -171,6 +178,7 @@ typedef struct nvm_type_info {
   const int64_t *parts; /* their type indices */
 } nvm_type_info;
 
+/* Types by index. Errors: INVALID_INPUT. */
 uint32_t nvm_program_type_count(const nvm_program *program);
 nvm_status nvm_program_type_info(const nvm_program *program, uint32_t type,
                                  nvm_type_info *out_info);
@@ -187,8 +195,9 @@ const int64_t *nvm_program_type(const nvm_program *program, uint32_t index, size
 
 /* --- Data types (ADTs) of a program --- */
 
+/* How many data types there are. */
 uint32_t nvm_program_adt_count(const nvm_program *program);
-/* Its name; its constructors are out_first .. out_first + out_count - 1. */
+/* The name of one; its constructors are out_first .. out_first + out_count - 1. */
 const char *nvm_program_adt(const nvm_program *program, uint32_t index, uint32_t *out_n_params,
                             uint32_t *out_first, uint32_t *out_count);
 /* Constructors count from 1; number 0 is the tuple. */
@@ -226,16 +235,21 @@ nvm_status nvm_weights_read(int32_t fd, const char *name, uint32_t flags,
 /* Open `file` below a folder for reading. Refused: absolute paths, "..", symbolic links. out_fd:
  * for the caller to close. */
 nvm_status nvm_open_below(const char *folder, const char *file, int32_t *out_fd);
+/* An empty set, to be put together. */
 nvm_status nvm_weights_create(nvm_weights **out_weights);
 /* Row-major elements. Borrowed until the last nvm_program_bind with these weights has returned;
  * with NVM_LOAD_BORROW until the last program that they are bound to is gone (saves a copy). */
 nvm_status nvm_weights_add(nvm_weights *weights, const char *name, int32_t dtype, uint32_t rank,
                            const int64_t *dims, const void *data, uint32_t flags);
+/* What is in the set, by index. Errors: INVALID_INPUT. */
 uint32_t nvm_weights_count(const nvm_weights *weights);
 nvm_status nvm_weights_get(const nvm_weights *weights, uint32_t index, nvm_weight_info *out_info);
+
+/* One owner more, one owner less. */
 void nvm_weights_retain(nvm_weights *weights);
 void nvm_weights_release(nvm_weights *weights); /* NULL ok */
 
+/* What the program wants, by index. Errors: INVALID_INPUT. */
 uint32_t nvm_program_weight_count(const nvm_program *program);
 nvm_status nvm_program_weight(const nvm_program *program, uint32_t index,
                               nvm_weight_info *out_info);
@@ -405,6 +419,7 @@ typedef struct nvm_out {
   nvm_handle *handle; /* retain it to keep it past the result */
 } nvm_out;
 
+/* All records of a result, in postorder. */
 size_t nvm_result_count(const nvm_result *result);
 const nvm_out *nvm_result_values(const nvm_result *result);
 /* The function's result as a whole: the last value. */
@@ -493,6 +508,7 @@ typedef struct nvm_vm_stats {
   uint64_t allocated_bytes; /* of all blocks that `allocations` counts */
 } nvm_vm_stats;
 
+/* The counters as they are now. Errors: VM_BUSY. */
 nvm_status nvm_vm_stats_get(nvm_vm *vm, nvm_vm_stats *out_stats);
 
 /* Where time goes. Cycles are of a counter of one speed; all runs of the VM together took `cycles`
@@ -559,6 +575,7 @@ typedef struct nvm_profile_details {
   const nvm_profile_row *words; /* by the first word of an instruction; NULL: not wanted */
 } nvm_profile_details;
 
+/* Errors: INVALID_INPUT for a VM that is not profiling. */
 nvm_status nvm_vm_profile_details(nvm_vm *vm, nvm_profile_details *out_details);
 
 /* --- Logging --- */
@@ -630,6 +647,7 @@ void nvm_null_record_get(nvm_null_record *out_record);
 /* --- One argument each ---
  * `shape` and `data` are borrowed until the call returns. */
 
+/* A record of that kind with nothing in it. */
 static inline nvm_arg nvm_arg_of_kind(int32_t kind, int32_t dtype) {
   nvm_arg arg;
   arg.kind = kind;
@@ -664,6 +682,7 @@ static inline nvm_arg nvm_arg_int(int64_t value) {
   return arg;
 }
 
+/* A bool. */
 static inline nvm_arg nvm_arg_bool(int value) {
   nvm_arg arg = nvm_arg_of_kind(NVM_ARG_INT, NVM_DTYPE_BOOL);
   arg.int_value = value != 0;
@@ -688,6 +707,7 @@ static inline nvm_arg nvm_arg_adt(uint32_t constructor, uint32_t n_fields) {
 /* A tuple of the n_fields values before it. */
 static inline nvm_arg nvm_arg_tuple(uint32_t n_fields) { return nvm_arg_adt(0, n_fields); }
 
+/* What the VM keeps behind a handle, borrowed. */
 static inline nvm_arg nvm_arg_handle(nvm_handle *handle) {
   nvm_arg arg = nvm_arg_of_kind(NVM_ARG_HANDLE, -1);
   arg.handle = handle;
@@ -696,6 +716,7 @@ static inline nvm_arg nvm_arg_handle(nvm_handle *handle) {
 
 /* --- One want each --- */
 
+/* The value itself, in the result. */
 static inline nvm_want nvm_want_value(void) {
   nvm_want want;
   want.kind = NVM_WANT_VALUE;
@@ -707,6 +728,7 @@ static inline nvm_want nvm_want_value(void) {
   return want;
 }
 
+/* A handle: the value stays in the VM. */
 static inline nvm_want nvm_want_handle(void) {
   nvm_want want = nvm_want_value();
   want.kind = NVM_WANT_HANDLE;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "tool.h"
 
@@ -37,6 +38,9 @@ static const char usage[] =
     "      --threads N      the most threads that kernels may use (1)\n"
     "      --device NAME    backend that runs the kernels (cpu)\n"
     "      --no-native      never run machine code of FILE\n"
+    "      --weights FILE   .safetensors file of weights that FILE.nvm leaves out (default: the "
+    "one it\n"
+    "                       names beside itself)\n"
     "      --verify         check the digest of the constants too\n"
     "      --max-instructions N  --max-bytes N  --max-objects N  --max-frames N  --seconds S\n"
     "                       limits of a run\n"
@@ -50,7 +54,7 @@ static const char usage[] =
     "Exit code: 0, or 2 after an error, which is one paragraph on stderr.\n";
 
 typedef struct options {
-  const char *file, *function, *output;
+  const char *file, *function, *output, *weights;
   const char **inputs;
   size_t n_inputs, inputs_capacity;
   int list, stats, quiet;
@@ -111,6 +115,8 @@ static void set_value(options *o, const char *name, const char *value) {
     PUSH(o->inputs, o->n_inputs, o->inputs_capacity, value);
   else if (!strcmp(name, "-o") || !strcmp(name, "--output"))
     o->output = value;
+  else if (!strcmp(name, "--weights"))
+    o->weights = value;
   else if (!strcmp(name, "--device"))
     o->vm.device = value;
   else if (!strcmp(name, "--threads"))
@@ -134,21 +140,11 @@ static void set_value(options *o, const char *name, const char *value) {
 }
 
 static int takes_value(const char *name) {
-  static const char *const names[] = {"-f",
-                                      "--function",
-                                      "-i",
-                                      "--input",
-                                      "-o",
-                                      "--output",
-                                      "--device",
-                                      "--threads",
-                                      "--max-instructions",
-                                      "--max-bytes",
-                                      "--max-objects",
-                                      "--max-frames",
-                                      "--seconds",
-                                      "--repeat",
-                                      "--seed"};
+  static const char *const names[] = {
+      "-f",           "--function",         "-i",          "--input",
+      "-o",           "--output",           "--weights",   "--device",
+      "--threads",    "--max-instructions", "--max-bytes", "--max-objects",
+      "--max-frames", "--seconds",          "--repeat",    "--seed"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (!strcmp(name, names[i])) return 1;
   return 0;
@@ -492,6 +488,30 @@ static void run(const options *o, nvm_program *program) {
   nvm_vm_destroy(vm);
 }
 
+/* The program with the weights that its file leaves out; takes over the reference. */
+static nvm_program *with_weights(const options *o, nvm_program *program) {
+  const char *beside = nvm_program_is_bound(program) ? "" : nvm_program_weights_file(program);
+  nvm_weights *weights;
+  nvm_program *bound;
+  if (!o->weights && !*beside) return program;
+  if (o->weights) {
+    if (nvm_weights_open(o->weights, o->flags & NVM_LOAD_VERIFY_FULL, &weights)) failed(NULL);
+  } else {
+    const char *slash = strrchr(o->file, '/');
+    const char *folder = slash ? keep_text(o->file, (size_t)(slash - o->file) + 1) : ".";
+    int32_t file;
+    if (nvm_open_below(folder, beside, &file)) failed(NULL);
+    const nvm_status status =
+        nvm_weights_read(file, beside, o->flags & NVM_LOAD_VERIFY_FULL, &weights);
+    close(file);
+    if (status) failed(NULL);
+  }
+  if (nvm_program_bind(program, weights, o->flags & NVM_LOAD_VERIFY_FULL, &bound)) failed(NULL);
+  nvm_weights_release(weights);
+  nvm_program_release(program);
+  return bound;
+}
+
 int main(int argc, char **argv) {
   options o = {
       .function = "main", .repeat = 1, .vm = {.size = sizeof(nvm_vm_options), .threads = 1}};
@@ -505,7 +525,7 @@ int main(int argc, char **argv) {
   if (o.list)
     list_program(program);
   else
-    run(&o, program);
+    run(&o, program = with_weights(&o, program));
   nvm_program_release(program);
   free_kept();
   if (fflush(stdout) || ferror(stdout)) return EXIT_MISTAKE;

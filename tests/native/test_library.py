@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,24 @@ def test_shared_library_needs_the_c_library_alone() -> None:
 def test_static_library_defines_no_foreign_names() -> None:
     defined = symbols(built() / "libnimblevm.a", "-g", "--defined-only")
     assert not [name for name in defined if not name.startswith("nvm_")]
+
+
+def test_documentation_is_current() -> None:
+    tool = NATIVE.parent / "tools" / "c_api_doc.py"
+    done = subprocess.run(
+        [sys.executable, str(tool), "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"run tools/c_api_doc.py\n{done.stdout[-2000:]}{done.stderr}"
+
+
+def test_program_of_the_guide_compiles(tmp_path: Path) -> None:
+    found = re.search(
+        r"```c\n(.*?)```", (NATIVE.parent / "docs" / "c-api.md").read_text(), re.DOTALL
+    )
+    assert found is not None
+    (tmp_path / "guide.c").write_text(found[1])
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{HEADER.parent}"]
+    subprocess.run(["cc", *flags, str(tmp_path / "guide.c")], check=True)
 
 
 def test_header_stands_alone_in_c_and_cxx(tmp_path: Path) -> None:

@@ -41,15 +41,16 @@ def @loop(%i: int32) -> int32 { if (%i < 0) { 0 } else { @loop(%i) } }
 
 
 class Run:
-    """nvm-run in a folder with model.nvm."""
+    """nvm-run in a folder with an executable."""
 
-    def __init__(self, folder: Path, exe: nvm.Executable) -> None:
+    def __init__(self, folder: Path, exe: nvm.Executable, name: str = "model.nvm") -> None:
         self.folder = folder
+        self.name = name
         self.exe = exe
 
     def __call__(self, *words: str, code: int = 0, timeout: float = 60) -> str:
         """stdout, or what stderr says behind `error: `."""
-        command = [str(built() / "nvm-run"), "model.nvm", *words]
+        command = [str(built() / "nvm-run"), self.name, *words]
         done = subprocess.run(
             command, cwd=self.folder, capture_output=True, text=True, check=False, timeout=timeout
         )
@@ -58,7 +59,7 @@ class Run:
             assert done.stderr == ""
             return done.stdout
         assert done.stderr.startswith("error: ")
-        assert done.stderr.count("\n") == 1
+        assert "\n\n" not in done.stderr
         return done.stderr[7:]
 
 
@@ -196,6 +197,24 @@ def test_list_and_help(run: Run) -> None:
     assert "type List: Cons(T0, List[T0]), Nil" in listed
     assert run("--help").startswith("usage: nvm-run FILE.nvm")
     assert f"nvm-run {nvm.__version__}" in run("--version")
+
+
+def test_weights_that_the_file_leaves_out(run: Run, tmp_path: Path) -> None:
+    safetensors = pytest.importorskip("safetensors.numpy")
+    text = '#[version = "0.0.5"]\ndef @main(%x: Tensor[(2), float32], %w: Tensor[(2), float32]) { %x * %w }'
+    weights = {"w": np.array([3, 5], np.float32)}
+    exe = nvm.compile(
+        nvm.relay.parse(text), weights, late_bound=True, weights_file="w.safetensors", native=False
+    )
+    exe.save(tmp_path / "late.nvm")
+    late = Run(tmp_path, exe, "late.nvm")
+    assert "w.safetensors" in late("x=[1, 2]", code=2)
+    safetensors.save_file(weights, tmp_path / "w.safetensors")
+    assert "[3.0, 10.0]" in late("x=[1, 2]")
+    safetensors.save_file({"w": weights["w"] + 1}, tmp_path / "other.safetensors")
+    assert "[4.0, 12.0]" in late("x=[1, 2]", "--weights", "other.safetensors")
+    safetensors.save_file({"v": weights["w"]}, tmp_path / "other.safetensors")
+    assert "[WEIGHTS_MISMATCH]" in late("x=[1, 2]", "--weights", "other.safetensors", code=2)
 
 
 def test_not_an_executable(run: Run) -> None:
