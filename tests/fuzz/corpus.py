@@ -1,11 +1,20 @@
-"""The files that fuzzing starts from: small programs that between them use every part of the format.
+"""The files that fuzzing starts from, and the corpus that it grew: `python -m tests.fuzz.corpus COMMAND ...`.
 
-`python -m tests.fuzz.corpus DIR` writes them.
+seeds DIR     write small programs that between them use every part of the format, and the committed corpus
+pack DIR      make the committed corpus of a folder's files
+stream        the committed corpus on stdout, as tests/fuzz/mutants.c reads it
+coverage DIR  lines by source file, after a run of a build with --coverage in DIR
 """
 
 from __future__ import annotations
 
+import hashlib
+import lzma
+import re
+import struct
+import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import nimblevm as nvm
@@ -13,8 +22,14 @@ from nimblevm.bench.workloads import lstm, treelstm
 from nimblevm.bytecode.assembler import assemble
 from nimblevm.bytecode.serialize import serialize
 
-ASM = Path(__file__).parent.parent / "asm"
+HERE = Path(__file__).parent
+ASM = HERE.parent / "asm"
+PACKED = HERE / "corpus.bin"
 SIZES = {"inputs": 4, "hidden": 8}
+COVERED = ("program", "verify", "program_tables", "kernel_tables", "msgpack", "program_info", "call", "kernel_call",
+           "args", "results", "ops", "interp", "frame", "object", "tensor", "kernel_ir_parse", "kernel_ir_compile",
+           "kernel_ir_run", "kernel_ir_ops", "kernel_ir_move")  # fmt: skip
+"""Sources of native/src that the coverage report is about."""
 
 
 def assembled() -> dict[str, bytes]:
@@ -33,10 +48,117 @@ def compiled() -> dict[str, bytes]:
     }
 
 
-def main(directory: str) -> None:
-    for name, data in {**assembled(), **compiled()}.items():
-        (Path(directory) / f"{name}.nvm").write_bytes(data)
+def single_functions() -> dict[str, bytes]:
+    """Each public function of tests/asm/*.nvmasm in a file of its own, with the functions it calls."""
+    files = {}
+    for path in sorted(ASM.glob("*.nvmasm")):
+        text = re.sub(r"^;.*\n", "", path.read_text(), flags=re.MULTILINE)
+        functions = {
+            m[1]: m[0]
+            for m in re.finditer(r"^\.func @(\w+).*?^\.end\n", text, re.MULTILINE | re.DOTALL)
+        }
+        prelude = re.sub(r"^\.func.*?^\.end\n", "", text, flags=re.MULTILINE | re.DOTALL)
+        for name, body in functions.items():
+            if " public " not in body.split("\n", 1)[0]:
+                continue
+            needed = [name]
+            for n in needed:
+                needed += [
+                    c
+                    for c in re.findall(r"@(\w+)", functions[n])
+                    if c in functions and c not in needed
+                ]
+            chosen = "".join(functions[n] for n in functions if n in needed)
+            files[f"{path.stem}.{name}"] = serialize(assemble(prelude + chosen))
+    return files
+
+
+OPERATORS = """
+nn.softmax(%x) | nn.relu(%x + %y) | exp(%x) * %y - tanh(%x) | sum(%x, axis=[1]) | max(%x, axis=[0], keepdims=True)
+mean(%x) | argmax(%x, axis=1) | transpose(%x, axes=[1, 0]) | reshape(%x, newshape=[-1]) | strided_slice(%x, begin=[0, 1], end=[2, 3])
+concatenate((%x, %y), axis=1) | nn.dense(%x, %y) | cast(%x, dtype="int32") | cast(cast(%x, dtype="float16"), dtype="float32")
+where(greater(%x, %y), %x, %y) | take(%x, cast(argmax(%y, axis=1), dtype="int32"), axis=0) | topk(%x, k=2, axis=1).0
+sort(%x, axis=1) | argsort(%x, axis=1) | cumsum(%x, axis=1) | clip(%x, a_min=0f, a_max=1f) | round(%x) | floor_divide(%x, %y)
+nn.batch_matmul(expand_dims(%x, axis=0), expand_dims(%y, axis=0)) | sqrt(abs(%x)) | power(%x, %y) | erf(%x) | sigmoid(%x)
+nn.layer_norm(%x, %g, %g) | broadcast_to_like(sum(%x, axis=[1], keepdims=True), %x) | isnan(%x) | nn.log_softmax(%x)
+cast(left_shift(cast(%x, dtype="int32"), cast(%y, dtype="int32")), dtype="int64") | nn.pad(%x, 0f, pad_width=((1, 1), (0, 2)))
+unique(reshape(%x, newshape=[-1])).0 | argwhere(%x) | reverse(%x, axis=0) | repeat(%x, repeats=2, axis=0) | tile(%x, reps=[2, 1])
+one_hot(cast(%g, dtype="int32"), 1f, 0f, depth=3, axis=-1, dtype="float32") | gather(%x, cast(%y, dtype="int32"), axis=1)
+"""
+
+
+def operators() -> dict[str, bytes]:
+    """Small kernels as loop IR, of both kinds of sizes."""
+    files = {}
+    calls = [call.strip() for line in OPERATORS.strip().split("\n") for call in line.split("|")]
+    for n in ("?n", "3"):
+        for number, call in enumerate(calls):
+            head = f"%x: Tensor[({n}, 4), float32], %y: Tensor[({n}, 4), float32], %g: Tensor[(4), float32]"
+            text = f'#[version = "0.0.5"]\ndef @main({head}) {{ {call} }}'
+            try:
+                files[f"op{number}.{n[-1]}"] = nvm.compile(
+                    nvm.relay.parse(text), native=False
+                ).to_bytes()
+            except nvm.NimbleError as error:
+                print(f"{call}: {error}", file=sys.stderr)
+    return files
+
+
+def packed() -> list[bytes]:
+    """The committed corpus."""
+    data = lzma.decompress(PACKED.read_bytes()) if PACKED.exists() else b""
+    inputs, at = [], 0
+    while at < len(data):
+        (size,) = struct.unpack_from("<I", data, at)
+        inputs.append(data[at + 4 : at + 4 + size])
+        at += 4 + size
+    return inputs
+
+
+def pack(inputs: Iterable[bytes]) -> None:
+    """Similar files side by side, so that they pack well; the same inputs give the same bytes."""
+    ordered = sorted(set(inputs), key=lambda data: (data[96:160], len(data), data))
+    data = b"".join(struct.pack("<I", len(i)) + i for i in ordered)
+    PACKED.write_bytes(lzma.compress(data, preset=9 | lzma.PRESET_EXTREME))
+    print(f"{len(ordered)} inputs, {len(data)} bytes, packed {PACKED.stat().st_size}")
+
+
+def stream(inputs: Iterable[bytes]) -> bytes:
+    return b"".join(struct.pack("<Q", len(data)) + data for data in inputs)
+
+
+def covered_lines(build: Path) -> Iterator[tuple[str, int, int]]:
+    """(source, lines run, lines) of gcov's report."""
+    for name in COVERED:
+        done = subprocess.run(["gcov", "-n", "-o", str(build / "src"), f"src/{name}.c"], cwd=build.parent,
+                              capture_output=True, text=True, check=True)  # fmt: skip
+        match = re.search(rf"File 'src/{name}\.c'\nLines executed:([\d.]+)% of (\d+)", done.stdout)
+        if match is None:
+            raise RuntimeError(f"gcov has nothing on {name}.c: {done.stdout}{done.stderr}")
+        total = int(match[2])
+        yield name, round(float(match[1]) / 100 * total), total
+
+
+def main(command: str, *arguments: str) -> None:
+    if command == "seeds":
+        made = [
+            *single_functions().values(),
+            *compiled().values(),
+            *operators().values(),
+            *packed(),
+        ]
+        for data in made:
+            (Path(arguments[0]) / hashlib.sha1(data).hexdigest()).write_bytes(data)
+    elif command == "pack":
+        pack(path.read_bytes() for path in Path(arguments[0]).iterdir())
+    elif command == "stream":
+        sys.stdout.buffer.write(stream(packed()))
+    elif command == "coverage":
+        for name, run, total in covered_lines(Path(arguments[0])):
+            print(f"{name + '.c':22} {run:5} of {total:5}  {100 * run / total:6.2f} %")
+    else:
+        raise SystemExit(__doc__)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
