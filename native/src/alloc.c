@@ -22,6 +22,10 @@ int nvm_allocation_allowed(void) { return 1; }
 
 void *nvm_malloc(size_t size) { return nvm_allocation_allowed() ? malloc(size ? size : 1) : NULL; }
 
+void *nvm_calloc(size_t size) {
+  return nvm_allocation_allowed() ? calloc(1, size ? size : 1) : NULL;
+}
+
 void *nvm_realloc(void *memory, size_t size) {
   return nvm_allocation_allowed() ? realloc(memory, size ? size : 1) : NULL;
 }
@@ -243,11 +247,14 @@ nvm_status nvm_storage_create(nvm_heap *heap, uint32_t device, size_t size, size
   if (heap->live_bytes > heap->run_peak) heap->run_peak = heap->live_bytes;
   heap->allocations++;
   heap->allocated_bytes += capacity;
+  if (pool->device->vtable->host_accessible) {
+    nvm_unpoison(storage->memory, capacity);
 #ifdef NVM_TEST
-  if (!heap->zero && pool->device->vtable->host_accessible) memset(storage->memory, 0xA5, capacity);
+    if (!heap->zero) memset(storage->memory, 0xA5, capacity);
 #endif
-  if (NVM_UNLIKELY(heap->zero) && pool->device->vtable->host_accessible)
-    memset(storage->memory, 0, capacity);
+    if (NVM_UNLIKELY(heap->zero)) memset(storage->memory, 0, capacity);
+    nvm_poison((char *)storage->memory + size, capacity - size);
+  }
   *out_storage = storage;
   return NVM_OK;
 }
@@ -284,6 +291,7 @@ void nvm_storage_recycle(nvm_heap *heap, nvm_storage *storage) {
     free_block(pool, storage);
     return;
   }
+  if (pool->device->vtable->host_accessible) nvm_poison(storage->memory, storage->capacity);
   storage->next = pool->free[storage->size_class];
   pool->free[storage->size_class] = storage;
   pool->cached += storage->capacity;

@@ -24,6 +24,7 @@
 
 /* --- the system's allocator; under NVM_TEST the n-th call can be made to fail --- */
 void *nvm_malloc(size_t size);
+void *nvm_calloc(size_t size); /* zeroed; pages of large blocks stay untouched until written */
 void *nvm_realloc(void *memory, size_t size);
 void nvm_free(void *memory);
 /* May the next allocation proceed? Always, unless a test asked for a failure. Devices ask too. */
@@ -31,6 +32,22 @@ int nvm_allocation_allowed(void);
 #ifdef NVM_TEST
 /* Let the n-th allocation from now fail (1 = the next); 0 = none. */
 void nvm_test_fail_allocation(int64_t n);
+#endif
+
+/* Under a sanitizer: memory of ours that nobody may touch now (gaps, free blocks, unused capacity).
+ */
+#ifdef NVM_ASAN
+void __asan_poison_memory_region(void const volatile *memory, size_t size);
+void __asan_unpoison_memory_region(void const volatile *memory, size_t size);
+static inline void nvm_poison(const void *memory, size_t size) {
+  __asan_poison_memory_region(memory, size);
+}
+static inline void nvm_unpoison(const void *memory, size_t size) {
+  __asan_unpoison_memory_region(memory, size);
+}
+#else
+static inline void nvm_poison(const void *memory, size_t size) { (void)memory, (void)size; }
+static inline void nvm_unpoison(const void *memory, size_t size) { (void)memory, (void)size; }
 #endif
 
 /* --- size classes: exact up to 16 units, then four to a doubling (at most 25 % more than asked)
@@ -131,6 +148,19 @@ NVM_NODISCARD nvm_status nvm_storage_borrow(nvm_heap *heap, const void *memory, 
                                             nvm_storage **out_storage);
 /* The count is zero: back to the pool. */
 void nvm_storage_recycle(nvm_heap *heap, nvm_storage *storage);
+
+/* Use more or less of a block's capacity. */
+static inline void nvm_storage_resize(nvm_heap *heap, nvm_storage *storage, size_t size) {
+  storage->size = size;
+#ifdef NVM_ASAN
+  if (heap->pools[storage->device].device->vtable->host_accessible) {
+    nvm_unpoison(storage->memory, size);
+    nvm_poison((char *)storage->memory + size, storage->capacity - size);
+  }
+#else
+  (void)heap;
+#endif
+}
 
 static inline uint32_t *nvm_storage_count(nvm_storage *storage) {
   return &storage->header.refcount;

@@ -1,10 +1,21 @@
 #include "arena.h"
 
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK = 16384, MAX_ALIGNMENT = 64 };
+#include "alloc.h"
+
+#ifdef NVM_TEST
+enum { CHUNK = 1024 };
+#else
+enum { CHUNK = 16384 };
+#endif
+#ifdef NVM_ASAN
+enum { GAP = 16 }; /* bytes behind each allocation that nobody may touch */
+#else
+enum { GAP = 0 };
+#endif
+enum { MAX_ALIGNMENT = 64 };
 
 typedef struct chunk {
   struct chunk *next;
@@ -18,7 +29,7 @@ struct nvm_arena {
 };
 
 nvm_status nvm_arena_create(nvm_arena **out_arena) {
-  *out_arena = calloc(1, sizeof **out_arena);
+  *out_arena = nvm_calloc(sizeof **out_arena);
   if (*out_arena == NULL) return nvm_fail(NVM_OUT_OF_MEMORY, "no memory for a program");
   return NVM_OK;
 }
@@ -27,22 +38,23 @@ void nvm_arena_destroy(nvm_arena *arena) {
   if (arena == NULL) return;
   for (chunk *c = arena->chunks; c != NULL;) {
     chunk *next = c->next;
-    free(c);
+    nvm_free(c);
     c = next;
   }
-  free(arena);
+  nvm_free(arena);
 }
 
 /* A chunk of its own for `size` bytes. calloc, so that the pages of large ones stay untouched until
  * written. */
 static nvm_status add_chunk(nvm_arena *arena, size_t size, char **out_memory) {
   if (size > SIZE_MAX / 2) return nvm_fail(NVM_OUT_OF_MEMORY, "no memory for %zu bytes", size);
-  chunk *c = calloc(1, sizeof(chunk) + MAX_ALIGNMENT + size);
+  chunk *c = nvm_calloc(sizeof(chunk) + MAX_ALIGNMENT + size);
   if (c == NULL) return nvm_fail(NVM_OUT_OF_MEMORY, "no memory for %zu bytes of a program", size);
   uintptr_t start = (uintptr_t)(c + 1);
   c->memory = (char *)(c + 1) + (-start & (MAX_ALIGNMENT - 1));
   c->next = arena->chunks;
   arena->chunks = c;
+  nvm_poison(c->memory, size);
   *out_memory = c->memory;
   return NVM_OK;
 }
@@ -51,19 +63,21 @@ nvm_status nvm_arena_alloc(nvm_arena *arena, size_t size, size_t alignment, void
   char *memory = NULL;
   if (size > CHUNK / 4) {
     NVM_TRY(add_chunk(arena, size, &memory));
+    nvm_unpoison(memory, size);
     *out_memory = memory;
     return NVM_OK;
   }
   size_t padding = (size_t)(-(uintptr_t)arena->at & (alignment - 1));
-  if (arena->at == NULL || arena->left < padding || arena->left - padding < size) {
+  if (arena->at == NULL || arena->left < padding || arena->left - padding < size + GAP) {
     NVM_TRY(add_chunk(arena, CHUNK, &memory));
     arena->at = memory;
     arena->left = CHUNK;
     padding = 0;
   }
   *out_memory = arena->at + padding;
-  arena->at += padding + size;
-  arena->left -= padding + size;
+  nvm_unpoison(*out_memory, size);
+  arena->at += padding + size + GAP;
+  arena->left -= padding + size + GAP;
   return NVM_OK;
 }
 

@@ -13,10 +13,6 @@
 
 /* --- dim programs ----------------------------------------------------------------------------- */
 
-static int64_t floor_div(int64_t a, int64_t b) {
-  return a / b - ((a % b != 0) && ((a < 0) != (b < 0)));
-}
-
 static nvm_status divide(int64_t op, int64_t a, int64_t b, int64_t *out_value) {
   if (b == 0) NVM_FAIL(NVM_DIVISION_BY_ZERO, "a dim expression divides %lld by 0", (long long)a);
   if (b == -1) { /* INT64_MIN / -1 traps */
@@ -26,8 +22,9 @@ static nvm_status divide(int64_t op, int64_t a, int64_t b, int64_t *out_value) {
       NVM_FAIL(NVM_DIM_OVERFLOW, "dim arithmetic: %lld / -1 exceeds int64", (long long)a);
     return NVM_OK;
   }
-  int64_t quotient = floor_div(a, b);
-  *out_value = op == NVM_DIM_FLOORDIV ? quotient : a - b * quotient;
+  const int64_t rest = a % b;
+  const int down = rest != 0 && (rest < 0) != (b < 0);
+  *out_value = op == NVM_DIM_FLOORDIV ? a / b - down : down ? rest + b : rest;
   return NVM_OK;
 }
 

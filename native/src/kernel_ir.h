@@ -17,7 +17,11 @@ typedef struct nvm_kernel_ir nvm_kernel_ir;
 #define NVM_IR_MAX_NESTING    32
 #define NVM_IR_MAX_LOCALS     4096
 /* Loop turns between two calls of ctx->poll. */
+#ifdef NVM_TEST
+#define NVM_IR_POLL_WORK (1 << 12)
+#else
 #define NVM_IR_POLL_WORK (1 << 18)
+#endif
 
 /* Check `size` bytes at `data` against the signature, in linear time. `data` is borrowed for the
  * call, `sig` too. out_ir: owned, freed with nvm_kernel_ir_free. Errors: NVM_INVALID_EXECUTABLE

@@ -660,6 +660,7 @@ static nvm_status compile(compiler *c, nvm_arena *scratch) {
   c->first_local = c->first_var + body->n_vars;
   c->first_temp = c->first_local + body->n_locals;
   c->budget = 16ull * body->n_nodes + 4096;
+  GROW(c->index_list, c->max_refs, 1); /* never NULL, so that offsets may be taken */
   return statements(c);
 }
 

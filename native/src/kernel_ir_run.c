@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "alloc.h"
+#include "call.h"
 #include "generated/nvm_dtype.h"
 #include "kernel_ir_code.h"
 
@@ -73,75 +74,17 @@ static nvm_status charge(run *r, uint64_t work) {
 /* --- sizes
  * ------------------------------------------------------------------------------------------ */
 
-static int64_t floor_division(int64_t a, int64_t b, int64_t *out_rest) {
-  int64_t quotient = a / b, rest = a % b;
-  if (rest != 0 && (rest < 0) != (b < 0)) {
-    --quotient;
-    rest += b;
-  }
-  *out_rest = rest;
-  return quotient;
-}
-
-/* One step of a postfix program. Returns 0 for overflow and division by zero. */
-static int dim_operation(int64_t op, int64_t a, int64_t b, int64_t *out) {
-  int64_t rest;
-  switch (op) {
-    case NVM_DIM_ADD:
-      return !__builtin_add_overflow(a, b, out);
-    case NVM_DIM_SUB:
-      return !__builtin_sub_overflow(a, b, out);
-    case NVM_DIM_MUL:
-      return !__builtin_mul_overflow(a, b, out);
-    case NVM_DIM_FLOORDIV:
-    case NVM_DIM_FLOORMOD:
-      if (b == 0 || (b == -1 && a == INT64_MIN)) return 0;
-      *out = floor_division(a, b, &rest);
-      if (op == NVM_DIM_FLOORMOD) *out = rest;
-      return 1;
-    case NVM_DIM_MIN:
-      *out = a < b ? a : b;
-      return 1;
-    case NVM_DIM_MAX:
-      *out = a > b ? a : b;
-      return 1;
-    default:
-      return 0;
-  }
-}
-
 static nvm_status axis_size(const run *r, const nvm_axis *axis, int64_t *out_size) {
-  enum { STACK = 64 };
-  int64_t stack[STACK];
-  uint32_t depth = 0;
-  if (axis->kind == NVM_AXIS_CONST) {
-    *out_size = axis->value;
+  const size_t value = (size_t)axis->value;
+  *out_size = axis->value;
+  if (axis->kind == NVM_AXIS_CONST) return NVM_OK;
+  if (axis->kind == NVM_AXIS_DIM && value < r->ir->n_dims) {
+    *out_size = r->dims[value];
     return NVM_OK;
   }
-  if (axis->kind == NVM_AXIS_DIM) {
-    if (axis->value < 0 || axis->value >= r->ir->n_dims) goto bad;
-    *out_size = r->dims[axis->value];
-    return NVM_OK;
-  }
-  for (int64_t at = axis->value; at >= 0 && at < r->sig->n_expr_words; ++at) {
-    const int64_t op = r->sig->exprs[at];
-    if (op == NVM_DIM_END) {
-      if (depth != 1) goto bad;
-      *out_size = stack[0];
-      return NVM_OK;
-    }
-    if (op == NVM_DIM_CONST || op == NVM_DIM_REF) {
-      if (++at >= r->sig->n_expr_words || depth == STACK) goto bad;
-      const int64_t value = r->sig->exprs[at];
-      if (op == NVM_DIM_REF && (value < 0 || value >= r->ir->n_dims)) goto bad;
-      stack[depth++] = op == NVM_DIM_REF ? r->dims[value] : value;
-    } else {
-      if (depth < 2 || !dim_operation(op, stack[depth - 2], stack[depth - 1], &stack[depth - 2]))
-        goto bad;
-      --depth;
-    }
-  }
-bad:
+  if (axis->kind == NVM_AXIS_EXPR && value < r->sig->n_expr_words)
+    return nvm_dim_program(r->sig->exprs + value, r->sig->n_expr_words - value, r->dims,
+                           r->ir->n_dims, out_size);
   NVM_FAIL(NVM_DIM_OVERFLOW, "the size of a kernel operand can't be computed");
 }
 

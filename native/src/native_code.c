@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "alloc.h"
 #include "cpu.h"
 #include "log.h"
 
@@ -146,7 +147,7 @@ static nvm_status load_code(const uint8_t *elf, size_t size, uint32_t n_function
     status =
         nvm_fail(NVM_UNSUPPORTED, "%u functions, expected %u", table->count, n_functions_needed);
   }
-  nvm_native_code *code = status == NVM_OK ? malloc(sizeof *code) : NULL;
+  nvm_native_code *code = status == NVM_OK ? nvm_malloc(sizeof *code) : NULL;
   if (status == NVM_OK && code == NULL) status = nvm_fail(NVM_OUT_OF_MEMORY, "no memory");
   if (status != NVM_OK) {
     dlclose(handle);
@@ -242,5 +243,5 @@ void nvm_native_code_free(nvm_native_code *code) {
   if (code == NULL) return;
   dlclose(code->handle);
   if (code->fd >= 0) close(code->fd);
-  free(code);
+  nvm_free(code);
 }

@@ -181,7 +181,7 @@ static nvm_status grown_block(nvm_heap *heap, const nvm_tensor *source, size_t b
   if (again && roomy < NVM_MAX_BLOCK && /* a size class may add a quarter */
       heap->live_bytes + (int64_t)(roomy + roomy / 4) <= heap->byte_cap &&
       nvm_storage_create(heap, source->device, roomy, NVM_BLOCK_ALIGNMENT, out_storage) == NVM_OK)
-    (*out_storage)->size = bytes;
+    nvm_storage_resize(heap, *out_storage, bytes);
   else
     NVM_TRY(nvm_storage_create(heap, source->device, bytes, NVM_BLOCK_ALIGNMENT, out_storage));
   (*out_storage)->header.flags |= NVM_FLAG_GROWN;
@@ -212,7 +212,7 @@ nvm_status nvm_tensor_append(nvm_heap *heap, nvm_tensor *source, const nvm_tenso
   if (behind) {
     data = source->data;
     used = storage->size;
-    storage->size = (size_t)(data - (char *)storage->memory) + bytes;
+    nvm_storage_resize(heap, storage, (size_t)(data - (char *)storage->memory) + bytes);
     storage->header.flags |= NVM_FLAG_GROWN;
     nvm_storage_retain(storage);
   } else {
@@ -228,7 +228,7 @@ nvm_status nvm_tensor_append(nvm_heap *heap, nvm_tensor *source, const nvm_tenso
     if (NVM_UNLIKELY(status != NVM_OK)) nvm_release(heap, &made->header);
   }
   if (NVM_UNLIKELY(status != NVM_OK)) {
-    if (behind) storage->size = used; /* source still holds the block */
+    if (behind) nvm_storage_resize(heap, storage, used); /* source still holds the block */
     return status;
   }
   *out_tensor = made;

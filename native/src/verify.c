@@ -2,9 +2,9 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "alloc.h"
 #include "decode.h"
 #include "generated/nvm_dtype.h"
 
@@ -286,7 +286,7 @@ nvm_status nvm_verify_program(const nvm_program *program) {
   for (uint32_t i = 0; i < program->n_functions; i++) {
     if (program->functions[i].n_words > longest) longest = program->functions[i].n_words;
   }
-  uint8_t *marks = malloc(longest);
+  uint8_t *marks = nvm_malloc(longest);
   if (marks == NULL) return nvm_fail(NVM_OUT_OF_MEMORY, "no memory to verify the code");
   nvm_status status = NVM_OK;
   for (uint32_t i = 0; i < program->n_functions && status == NVM_OK; i++) {
@@ -295,7 +295,7 @@ nvm_status nvm_verify_program(const nvm_program *program) {
         .program = program, .function = f, .code = f->code, .n_words = f->n_words, .marks = marks};
     status = verify_function(&v);
   }
-  free(marks);
+  nvm_free(marks);
   return status;
 }
 

@@ -251,6 +251,28 @@ static void test_integers(void) {
   }
 }
 
+/* Found by fuzzing: b * floor(a / b) may be below INT64_MIN. */
+static void test_dim_arithmetic(void) {
+  new_program(0);
+  static const struct {
+    uint32_t op;
+    int64_t a, b, expected;
+  } cases[] = {{NVM_OP_DimFloorMod, INT64_MIN + 1, 3, 2},
+               {NVM_OP_DimFloorMod, INT64_MAX, -2, -1},
+               {NVM_OP_DimFloorMod, INT64_MIN, INT64_MAX, INT64_MAX - 1},
+               {NVM_OP_DimFloorMod, INT64_MIN, -1, 0},
+               {NVM_OP_DimFloorDiv, INT64_MIN + 1, 3, INT64_MIN / 3 - 1},
+               {NVM_OP_DimFloorDiv, -7, 2, -4}};
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    uint32_t f = add_function("f", (params){2, {PARAM("a", T_I64, 1), PARAM("b", T_I64, 1)}}, T_I64,
+                              1, 3, 0, WORDS(cases[i].op, 2, I(0), I(1), NVM_OP_Ret, I(2)));
+    nvm_vm *vm = new_vm(NULL);
+    CHECK(run_int(vm, f, (nvm_arg[]){int_arg(cases[i].a), int_arg(cases[i].b)}, 2) ==
+          cases[i].expected);
+    nvm_vm_destroy(vm);
+  }
+}
+
 int main(void) {
   test_calls();
   test_lists();
@@ -262,6 +284,7 @@ int main(void) {
   test_zeroed();
   test_trace();
   test_integers();
+  test_dim_arithmetic();
   if (failures) fprintf(stderr, "%d checks failed\n", failures);
   return failures != 0;
 }
