@@ -8,34 +8,46 @@
 #define CHUNK_BYTES ((size_t)64 << 10)
 #define LARGE_CACHE ((size_t)16 << 20)
 
-#ifdef NVM_TEST
-static atomic_int_fast64_t fail_at;
+int(nvm_allocation_allowed)(void) { return 1; }
 
-void nvm_test_fail_allocation(int64_t n) { atomic_store(&fail_at, n); }
+void *(nvm_malloc)(size_t size) { return malloc(size ? size : 1); }
 
-int nvm_allocation_allowed(void) {
-  return atomic_load(&fail_at) == 0 || atomic_fetch_sub(&fail_at, 1) != 1;
-}
-#else
-int nvm_allocation_allowed(void) { return 1; }
-#endif
+void *(nvm_calloc)(size_t size) { return calloc(1, size ? size : 1); }
 
-void *nvm_malloc(size_t size) { return nvm_allocation_allowed() ? malloc(size ? size : 1) : NULL; }
-
-void *nvm_calloc(size_t size) {
-  return nvm_allocation_allowed() ? calloc(1, size ? size : 1) : NULL;
-}
-
-void *nvm_realloc(void *memory, size_t size) {
-  return nvm_allocation_allowed() ? realloc(memory, size ? size : 1) : NULL;
-}
+void *(nvm_realloc)(void *memory, size_t size) { return realloc(memory, size ? size : 1); }
 
 void nvm_free(void *memory) { free(memory); }
 
-static void *heap_malloc(nvm_heap *heap, size_t size) {
-  atomic_fetch_add_explicit(&heap->system_allocations, 1, memory_order_relaxed);
-  return nvm_malloc(size);
+#ifdef NVM_TEST
+static atomic_int_fast64_t fail_at;
+static _Atomic(nvm_alloc_site *) fail_site;
+extern nvm_alloc_site __start_nvm_alloc_sites[], __stop_nvm_alloc_sites[];
+
+void nvm_test_fail_allocation(int64_t n) { atomic_store(&fail_at, n); }
+
+void nvm_test_fail_site(nvm_alloc_site *site) { atomic_store(&fail_site, site); }
+
+nvm_alloc_site *nvm_test_sites(size_t *out_count) {
+  *out_count = (size_t)(__stop_nvm_alloc_sites - __start_nvm_alloc_sites);
+  return __start_nvm_alloc_sites;
 }
+
+int nvm_test_allow(nvm_alloc_site *site) {
+  nvm_alloc_site *chosen = site;
+  atomic_fetch_add_explicit(&site->passed, 1, memory_order_relaxed);
+  const int by_number = atomic_load(&fail_at) != 0 && atomic_fetch_sub(&fail_at, 1) == 1;
+  const int by_site = atomic_compare_exchange_strong(&fail_site, &chosen, NULL);
+  if (!by_number && !by_site) return 1;
+  atomic_fetch_add_explicit(&site->failed, 1, memory_order_relaxed);
+  return 0;
+}
+
+nvm_status nvm_test_refuse(void) { NVM_FAIL(NVM_OUT_OF_MEMORY, "a test refused this allocation"); }
+#endif
+
+#define heap_malloc(heap, size)                                                     \
+  (atomic_fetch_add_explicit(&(heap)->system_allocations, 1, memory_order_relaxed), \
+   nvm_malloc(size))
 
 /* --- heap ------------------------------------------------------------------------------------- */
 
@@ -220,8 +232,8 @@ static nvm_status new_block(nvm_pool *pool, size_t capacity, size_t alignment,
   return NVM_OK;
 }
 
-nvm_status nvm_storage_create(nvm_heap *heap, uint32_t device, size_t size, size_t alignment,
-                              nvm_storage **out_storage) {
+nvm_status(nvm_storage_create)(nvm_heap *heap, uint32_t device, size_t size, size_t alignment,
+                               nvm_storage **out_storage) {
   if (NVM_UNLIKELY(size > NVM_MAX_BLOCK))
     NVM_FAIL(NVM_OUT_OF_MEMORY, "a block of %zu bytes was asked for", size);
   size_t units;

@@ -22,17 +22,13 @@
 #endif
 #endif
 
-/* --- the system's allocator; under NVM_TEST the n-th call can be made to fail --- */
+/* --- the system's allocator; under NVM_TEST every place that allocates can be made to fail --- */
 void *nvm_malloc(size_t size);
 void *nvm_calloc(size_t size); /* zeroed; pages of large blocks stay untouched until written */
 void *nvm_realloc(void *memory, size_t size);
 void nvm_free(void *memory);
 /* May the next allocation proceed? Always, unless a test asked for a failure. Devices ask too. */
 int nvm_allocation_allowed(void);
-#ifdef NVM_TEST
-/* Let the n-th allocation from now fail (1 = the next); 0 = none. */
-void nvm_test_fail_allocation(int64_t n);
-#endif
 
 /* Under a sanitizer: memory of ours that nobody may touch now (gaps, free blocks, unused capacity).
  */
@@ -229,5 +225,9 @@ static inline void nvm_heap_uncount(nvm_heap *heap, size_t size) {
   heap->live_objects--;
   heap->live_bytes -= (int64_t)size;
 }
+
+#ifdef NVM_TEST
+#include "alloc_test.h"
+#endif
 
 #endif

@@ -28,7 +28,7 @@ struct nvm_arena {
   size_t left;
 };
 
-nvm_status nvm_arena_create(nvm_arena **out_arena) {
+nvm_status(nvm_arena_create)(nvm_arena **out_arena) {
   *out_arena = nvm_calloc(sizeof **out_arena);
   if (*out_arena == NULL) return nvm_fail(NVM_OUT_OF_MEMORY, "no memory for a program");
   return NVM_OK;
@@ -59,7 +59,7 @@ static nvm_status add_chunk(nvm_arena *arena, size_t size, char **out_memory) {
   return NVM_OK;
 }
 
-nvm_status nvm_arena_alloc(nvm_arena *arena, size_t size, size_t alignment, void **out_memory) {
+nvm_status(nvm_arena_alloc)(nvm_arena *arena, size_t size, size_t alignment, void **out_memory) {
   char *memory = NULL;
   if (size > CHUNK / 4) {
     NVM_TRY(add_chunk(arena, size, &memory));
@@ -81,13 +81,13 @@ nvm_status nvm_arena_alloc(nvm_arena *arena, size_t size, size_t alignment, void
   return NVM_OK;
 }
 
-nvm_status nvm_arena_array(nvm_arena *arena, size_t count, size_t item, void **out_memory) {
+nvm_status(nvm_arena_array)(nvm_arena *arena, size_t count, size_t item, void **out_memory) {
   if (count > SIZE_MAX / item) return nvm_fail(NVM_OUT_OF_MEMORY, "no memory for %zu items", count);
   return nvm_arena_alloc(arena, count * item, 16, out_memory);
 }
 
-nvm_status nvm_arena_string(nvm_arena *arena, const char *text, size_t length,
-                            const char **out_text) {
+nvm_status(nvm_arena_string)(nvm_arena *arena, const char *text, size_t length,
+                             const char **out_text) {
   void *memory = NULL;
   NVM_TRY(nvm_arena_alloc(arena, length + 1, 1, &memory));
   if (length > 0) memcpy(memory, text, length);

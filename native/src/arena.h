@@ -23,4 +23,15 @@ NVM_NODISCARD nvm_status nvm_arena_array(nvm_arena *arena, size_t count, size_t 
 NVM_NODISCARD nvm_status nvm_arena_string(nvm_arena *arena, const char *text, size_t length,
                                           const char **out_text);
 
+#ifdef NVM_TEST
+#include "alloc.h"
+#define nvm_arena_create(out) NVM_OR_FAIL((nvm_arena_create)(out))
+#define nvm_arena_alloc(arena, size, alignment, out) \
+  NVM_OR_FAIL((nvm_arena_alloc)((arena), (size), (alignment), (out)))
+#define nvm_arena_array(arena, count, item, out) \
+  NVM_OR_FAIL((nvm_arena_array)((arena), (count), (item), (out)))
+#define nvm_arena_string(arena, text, length, out) \
+  NVM_OR_FAIL((nvm_arena_string)((arena), (text), (length), (out)))
+#endif
+
 #endif

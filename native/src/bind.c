@@ -4,9 +4,9 @@
  */
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "alloc.h"
 #include "generated/nvm_dtype.h"
 #include "kernel_ir_ops.h"
 #include "program.h"
@@ -305,7 +305,7 @@ NVM_EXPORT nvm_status nvm_program_bind(nvm_program *program, nvm_weights *weight
   *out_bound = NULL;
   if (program->parent != NULL) program = program->parent;
   NVM_TRY(check_all(program, weights, flags));
-  nvm_program *bound = calloc(1, sizeof *bound);
+  nvm_program *bound = nvm_calloc(sizeof *bound);
   if (bound == NULL) return nvm_fail(NVM_OUT_OF_MEMORY, "no memory for a program");
   memcpy(bound, program, sizeof *bound);
   atomic_init(&bound->refcount, 1);

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -360,7 +359,7 @@ static void destroy(nvm_program *program) {
     nvm_arena_destroy(program->copies);
     nvm_weights_release(program->bound);
     nvm_program_release(program->parent);
-    free(program);
+    nvm_free(program);
     return;
   }
   for (uint32_t i = 0; i < program->n_kernels; i++) {

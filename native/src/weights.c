@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "alloc.h"
 #include "generated/nvm_dtype.h"
 #include "nvm_kernel.h"
 
@@ -17,12 +18,12 @@
 
 NVM_EXPORT nvm_status nvm_weights_create(nvm_weights **out_weights) {
   *out_weights = NULL;
-  nvm_weights *weights = calloc(1, sizeof *weights);
+  nvm_weights *weights = nvm_calloc(sizeof *weights);
   if (weights == NULL) return nvm_fail(NVM_OUT_OF_MEMORY, "no memory for weights");
   atomic_init(&weights->refcount, 1);
   nvm_status status = nvm_arena_create(&weights->arena);
   if (status != NVM_OK) {
-    free(weights);
+    nvm_free(weights);
     return status;
   }
   *out_weights = weights;
@@ -38,15 +39,15 @@ NVM_EXPORT void nvm_weights_release(nvm_weights *weights) {
   if (atomic_fetch_sub_explicit(&weights->refcount, 1, memory_order_acq_rel) != 1) return;
   if (weights->mapping != NULL) munmap(weights->mapping, weights->mapping_size);
   nvm_arena_destroy(weights->arena);
-  free(weights->entries);
-  free(weights);
+  nvm_free(weights->entries);
+  nvm_free(weights);
 }
 
 nvm_status nvm_weights_new(nvm_weights *weights, nvm_weight_entry **out_entry) {
   if (weights->count == weights->room) {
     uint32_t room = weights->room < 16 ? 16 : 2 * weights->room;
     nvm_weight_entry *grown = NULL;
-    if (room > weights->room) grown = realloc(weights->entries, room * sizeof *grown);
+    if (room > weights->room) grown = nvm_realloc(weights->entries, room * sizeof *grown);
     if (grown == NULL) return nvm_fail(NVM_OUT_OF_MEMORY, "no memory for %u weights", room);
     weights->entries = grown;
     weights->room = room;
