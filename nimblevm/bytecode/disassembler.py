@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from nimblevm import dtypes
 from nimblevm.bytecode import isa
@@ -127,11 +128,16 @@ def _kernel(index: int, kernel: s.KernelRecord, data: bool) -> Iterator[str]:
 
 
 class _Instructions:
-    """Decodes one function's code by walking the rows' operand kinds."""
+    """Decodes one function's code by walking the rows' operand kinds. by_name: entries of tables stand as what they
+    are, not as numbers.
+    """
 
-    def __init__(self, program: s.ProgramRecord, code: Sequence[int]) -> None:
+    def __init__(
+        self, program: s.ProgramRecord, code: Sequence[int], by_name: bool = False
+    ) -> None:
         self.program = program
         self.code = code
+        self.by_name = by_name
         self.labels: set[int] = set()
         self.lines: list[tuple[int, str]] = []
         self._comments: list[str] = []
@@ -190,6 +196,8 @@ class _Instructions:
 
     def _table_entry(self, kind: Kind, word: int) -> str:
         """An index into a table whose entry's text goes into the comment."""
+        if self.by_name:
+            return _entry_by_name(self.program, kind, word)
         program = self.program
         match kind:
             case Kind.CONST:
@@ -207,6 +215,62 @@ class _Instructions:
         if text:
             self._comments.append(_comment(text))
         return f"{sigil}{word}"
+
+
+def _entry_by_name(program: s.ProgramRecord, kind: Kind, word: int) -> str:
+    match kind:
+        case Kind.CONST:
+            return constant_text(program.constants[word])
+        case Kind.KERNEL:
+            return quote(program.kernels[word].name)
+        case Kind.NOTE:
+            return quote(program.notes[word].text)
+        case Kind.CTOR:
+            return quote(program.constructors[word].name or "tuple")
+        case _:
+            raise TypeError(f"operand kind {kind} has no text")
+
+
+def constant_text(constant: s.ConstantRecord) -> str:
+    """float32[3, 4]; a small one with its bytes."""
+    name = dtypes.BY_NUMBER[constant.dtype].name
+    view = memoryview(constant.data)
+    data = f" = hex {view.hex()}" if view.nbytes <= SHORT_DATA else ""
+    return f"{name}{_list([str(d) for d in constant.dims]) if constant.dims else ''}{data}"
+
+
+@dataclass(frozen=True, slots=True)
+class CodeLine:
+    """One instruction: the word that it starts at, whether jumps go there, its text, and its place ("" and 0 if
+    unknown).
+    """
+
+    pc: int
+    is_target: bool
+    text: str
+    source: str
+    line: int
+
+
+def code_lines(
+    program: s.ProgramRecord, f: s.FunctionRecord, by_name: bool = False
+) -> list[CodeLine]:
+    """The instructions of a function, for people. by_name: entries of tables stand as what they are, without comments,
+    so that lines of two programs can be compared.
+    """
+    code = _Instructions(program, f.code, by_name)
+    made: list[CodeLine] = []
+    at = 0
+    source, line = "", 0
+    for pc, text in code.lines:
+        while at < len(f.spans) and f.spans[at].pc <= pc:
+            span = f.spans[at]
+            source, line = (
+                (program.sources[span.source], span.line) if span.source >= 0 else ("", 0)
+            )
+            at += 1
+        made.append(CodeLine(pc, pc in code.labels, text, source, line))
+    return made
 
 
 def _function(program: s.ProgramRecord, f: s.FunctionRecord) -> Iterator[str]:

@@ -16,6 +16,7 @@ from nimblevm.cli import console
 from nimblevm.cli.bench import bench
 from nimblevm.cli.check import check
 from nimblevm.cli.compile import compile_
+from nimblevm.cli.diff import diff
 from nimblevm.cli.disasm import disasm
 from nimblevm.cli.inspect import inspect
 from nimblevm.cli.profile import profile
@@ -42,6 +43,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "check": check,
     "inspect": inspect,
     "disasm": disasm,
+    "diff": diff,
     "profile": profile,
     "tune": tune,
     "keygen": keygen,

@@ -55,9 +55,10 @@ def table(
     rows: Sequence[Sequence[str | Text]],
     title: str = "",
     right: Container[int] = (),
+    lean: bool = False,
 ) -> None:
     """A table if it has rows. Cells are plain: rich would take the brackets of types for markup. right: numbers of
-    columns that stand at the right, for tables of figures, which are drawn with fewer lines.
+    columns that stand at the right. lean: with fewer lines.
     """
     if rows:
         heading = Text(title, "bold") if title else None
@@ -68,7 +69,7 @@ def table(
             ),
             title=heading,
             title_justify="left",
-            box=box.SIMPLE_HEAD if right else box.HEAVY_HEAD,
+            box=box.SIMPLE_HEAD if lean else box.HEAVY_HEAD,
         )
         for row in rows:
             made.add_row(*(Text(c) if isinstance(c, str) else c for c in row))

@@ -15,6 +15,7 @@ import nimblevm as nvm
 from nimblevm.bench.limits import LimitsUnavailable, measure_limits
 from nimblevm.cli.console import ExecutableFile, Mistake, complain, progress_of, say, table
 from nimblevm.cli.inputs import Inputs
+from nimblevm.cli.run import loaded
 from nimblevm.cli.sources import find_sources
 from nimblevm.profiling.machine import Machine, cache_file, load_machine, save_machine
 from nimblevm.vm.profiler import KernelTime, LineTime, Profile
@@ -57,6 +58,10 @@ def profile(
         bool,
         typer.Option("--native/--no-native", help="--no-native: never run machine code of FILE."),
     ] = True,
+    weights: Annotated[
+        Path | None,
+        typer.Option(help="Weights that FILE leaves out, as for `nimblevm run`."),
+    ] = None,
     device: Annotated[str, typer.Option(help="Backend that runs the kernels.")] = "cpu",
     seed: Annotated[int, typer.Option(min=0, help="Of random inputs.")] = 0,
 ) -> None:
@@ -71,7 +76,7 @@ def profile(
       nimblevm profile lstm.nvm x=x.npy --html profile.html --trace trace.json
     """
     machine = _machine(limits, threads)
-    with nvm.load(file, native=native) as exe:
+    with loaded(file, native, weights, None) as exe:
         named = Inputs(exe, exe.function(function), seed).read(inputs or [])
         with nvm.VirtualMachine(exe, device=device, threads=threads) as vm:
             with progress_of(f"profiling @{function}"):
@@ -180,12 +185,12 @@ def _show(found: Profile, machine: Machine | None, lines_of: Mapping[str, Sequen
         (_place(r), f"@{r.function}", _line(r, lines_of), str(r.calls), _time(r.seconds))
         for r in found.lines[:_SHOWN]
     ]
-    table(("line", "function", "text", "instructions", "time"), rows, right=(3, 4))
+    table(("line", "function", "text", "instructions", "time"), rows, right=(3, 4), lean=True)
     instructions = [
         (t.name, str(t.calls), _time(t.seconds), _time(t.seconds / t.calls))
         for t in found.instructions[:_SHOWN]
     ]
-    table(("instruction", "executed", "time", "each"), instructions, right=(1, 2, 3))
+    table(("instruction", "executed", "time", "each"), instructions, right=(1, 2, 3), lean=True)
 
 
 def _place(row: LineTime) -> str:
@@ -208,7 +213,7 @@ def _show_kernels(found: Profile, machine: Machine | None) -> None:
             _rate(k.operations_per_second), _rate(k.bytes_per_second),
         )  # fmt: skip
         rows.append((*row, _limit(k, machine, found.threads)) if machine is not None else row)
-    table(columns, rows, right=range(1, len(columns)))
+    table(columns, rows, right=range(1, len(columns)), lean=True)
     rest = found.kernels[_SHOWN:]
     if rest:
         say(f"and {len(rest)} other kernels, {_time(sum(k.seconds for k in rest))}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,9 @@ import pytest
 from rich.console import Console
 
 import nimblevm as nvm
+from nimblevm.bytecode.describe import describe
 from nimblevm.cli import console
+from nimblevm.cli.disasm import plain
 from tests.cli.conftest import Cli
 
 
@@ -56,8 +60,104 @@ def test_inspect(folder: Path, cli: Cli) -> None:
     assert "Tree.Node" in cli("inspect", "trees.nvm").out
 
 
+def test_inspect_shows_kernels_constants_and_sections(folder: Path, cli: Cli) -> None:
+    out = cli("inspect", "model.nvm").out
+    for text in (
+        "loop IR",
+        "(float32[?n, 4], ",
+        "float32[3, 4]",
+        "48",
+        "SHA-256",
+        "bytecode",
+        "kernel IR",
+        "nimblevm",
+    ):
+        assert text in out
+    assert "checked:" not in out
+
+
+def test_inspect_verify_says_what_was_checked(folder: Path, cli: Cli) -> None:
+    done = cli("inspect", "model.nvm", "--verify")
+    assert done.code == 0
+    assert done.out.count("checked: ") >= 5
+    assert "2 functions" in done.out
+    data = bytearray(Path("model.nvm").read_bytes())
+    with nvm.load("model.nvm") as exe:
+        constants = next(s for s in describe(exe).sections if s.kind == "constants")
+    data[constants.offset] ^= 1
+    Path("broken.nvm").write_bytes(data)
+    assert cli("inspect", "broken.nvm").code == 0  # constants are not read
+    done = cli("inspect", "broken.nvm", "--verify")
+    assert (done.code, "section 1: SHA-256 is" in done.err) == (2, True)
+
+
+def test_inspect_as_json(folder: Path, cli: Cli) -> None:
+    found = json.loads(cli("inspect", "model.nvm", "--json", "--verify").out)
+    data = Path("model.nvm").read_bytes()
+    assert found["bytes"] == len(data)
+    for section in found["sections"]:
+        part = data[section["offset"] : section["offset"] + section["bytes"]]
+        assert hashlib.sha256(part).hexdigest() == section["sha256"]
+    main = next(f for f in found["functions"] if f["name"] == "main")
+    assert main["parameters"][0] == {"name": "x", "type": "Tensor[(?n, 4), float32]"}
+    assert main["dims"] == [{"name": "n", "bound_by": "x"}]
+    constant = {"dtype": "float32", "shape": [3, 4], "bytes": 48, "device": 0, "weight": None}
+    assert constant in found["constants"]
+    assert (found["weights"], found["signed"]) == ([], False)
+    assert len(found["checked"]) >= 5
+    constructors = json.loads(cli("inspect", "trees.nvm", "--json").out)["constructors"]
+    assert {"type": "Tree", "name": "Leaf", "fields": []} in constructors
+
+
 def test_disasm(folder: Path, cli: Cli) -> None:
-    assert ".func @main public" in cli("disasm", "model.nvm").out
+    assert ".func @main public" in cli("disasm", "model.nvm", "--assembler").out
+    out = cli("disasm", "model.nvm").out
+    assert "@main(%x: Tensor[(?n, 4), float32]" in out
+    assert "model.rly:4  let %loop = fn" in out  # the text lies beside the file
+    assert "CallKernel k" in out
+    assert "kernel " not in out.replace("CallKernel ", "")
+    lines = out.splitlines()
+    marked = {int(line.split()[0]) for line in lines if line[9:10] == ">"}
+    targets = {int(t) for t in re.findall(r"\bL(\d+)\b", out)}
+    assert marked == targets
+
+
+def test_disasm_of_some_functions_and_kernels(folder: Path, cli: Cli) -> None:
+    out = cli("disasm", "trees.nvm", "--function", "@sum").out
+    assert "@sum(" in out
+    assert "@main(" not in out
+    with nvm.load("model.nvm") as exe:
+        name = exe.kernels[0].name
+    out = cli("disasm", "model.nvm", "--kernel", name).out
+    assert out.startswith(f"kernel {name}(?n")
+    assert "for i0 < ?n:" in out
+    assert "@main(" not in out
+    assert "for i0 < ?n:" in cli("disasm", "model.nvm", "--kernels").out
+    done = cli("disasm", "model.nvm", "--function", "none")
+    assert (done.code, "no function @none; the file has @main" in done.err) == (2, True)
+    assert "no kernel none" in cli("disasm", "model.nvm", "--kernel", "none").err
+
+
+def test_disasm_with_another_source(folder: Path, cli: Cli) -> None:
+    Path("other.txt").write_text("\n".join(f"this is line {k}" for k in range(1, 9)))
+    assert "model.rly:4  this is line 4" in cli("disasm", "model.nvm", "--source", "other.txt").out
+    assert cli("disasm", "model.nvm", "--source", "none.txt").code == 2
+
+
+def test_every_kernel_has_a_text(folder: Path, cli: Cli) -> None:
+    text = '#[version = "0.0.5"]\ndef @main(%x: Tensor[(?n), float32], %y: Tensor[(?m), float32]) '
+    text += "{ (sort(%x), add(%x, %y), concatenate((%x, %x)), arange(0f, 5f, 1f)) }"
+    nvm.compile(nvm.relay.parse(text), native=False).save("many.nvm")
+    out = cli("disasm", "many.nvm", "--kernels").out
+    with nvm.load("many.nvm") as exe:
+        assert out.count("\nkernel ") == len(exe.kernels)
+        assert {k.kind for k in exe.kernels} == {"C", "loop IR"}
+    assert ", in C: (float32[" in out
+    assert " or 1]" in out  # a broadcast axis
+
+
+def test_names_do_not_drive_the_terminal() -> None:
+    assert plain("a\x1b[2Jb\u202ec") == "a?[2Jb?c"
 
 
 def test_check(folder: Path, cli: Cli) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,8 @@ def test_commands_of_the_readme(tmp_path: Path, cli: Cli, monkeypatch: pytest.Mo
     used = [shlex.split(line)[1:] for line in lines]
     assert {arguments[0] for arguments in used} == set(app.COMMANDS)
     for arguments in used:
+        if arguments[0] == "diff":
+            shutil.copy(arguments[1], arguments[2])
         if arguments[0] == "profile":
             arguments += ["--limits", "none"]  # measuring takes ten seconds
         if arguments[0] not in ("bench", "tune"):  # one needs an extra, the other measures

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -67,3 +68,29 @@ def test_arrays_of_a_safetensors_file(tmp_path: Path) -> None:
         assert found[name].dtype == array.dtype
         assert np.array_equal(found[name], array)
         assert not found[name].flags.writeable
+
+
+def test_looking_at_files_without_their_weights(
+    tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("model.rly").write_text(TEXT)
+    np.savez("w.npz", w=np.ones((8, 4), np.float32))
+    np.save("x.npy", np.ones((2, 4), np.float32))
+    assert cli("compile", "model.rly", "--weights-file", "w.npz", "--target", "none").code == 0
+    assert cli("compile", "model.rly", "--params", "w.npz", "--target", "none", "-o", "whole.nvm").code == 0  # fmt: skip
+    out = cli("inspect", "model.nvm", "--verify").out
+    for text in (
+        "weight left out",
+        "w: Tensor[(8, 4), float32]",
+        "weights lie in w.npz",
+        "nothing of the 1 weights",
+    ):
+        assert text in out
+    assert "weight left out" not in cli("inspect", "whole.nvm").out
+    assert json.loads(cli("inspect", "model.nvm", "--json").out)["weights"][0]["bytes"] == 128
+    assert cli("diff", "model.nvm", "model.nvm").code == 0
+    done = cli("diff", "model.nvm", "whole.nvm")
+    assert (done.code, "weights left out:" in done.out) == (1, True)
+    done = cli("profile", "model.nvm", "x=x.npy", "--weights", "w.npz", "--limits", "none")
+    assert (done.code, "kernel calls" in done.out) == (0, True)
