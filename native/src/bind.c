@@ -146,11 +146,12 @@ static int64_t below(int64_t at, int64_t step, int64_t limit, int64_t count) {
 
 /* Lay a weight out as `tensor`, whose memory at `to` is zeroed. Sums were checked not to overflow
  * (constant_tables.c); that they stay inside of the weight is checked here, a row at a time. */
-static nvm_status lay_out(const source *s, const int64_t *layout, const nvm_tensor *tensor,
+static nvm_status lay_out(const source *s, const nvm_late *late, const nvm_tensor *tensor,
                           const char *name, uint8_t *to) {
-  uint32_t rank = tensor->rank, outer = rank > 0 ? rank - 1 : 0;
-  const int64_t *strides = layout + NVM_LAYOUT_HEAD, *steps = strides + rank;
-  int64_t index[NVM_MAX_RANK] = {0}, count = rank > 0 ? tensor->dims[outer] : 1;
+  uint32_t rank = late->n_axes, outer = rank > 0 ? rank - 1 : 0;
+  const int64_t *layout = late->layout, *sizes = layout + NVM_LAYOUT_HEAD, *strides = sizes + rank,
+                *steps = strides + rank;
+  int64_t index[NVM_MAX_RANK] = {0}, count = rank > 0 ? sizes[outer] : 1;
   int64_t stride = rank > 0 ? strides[outer] : 0, step = rank > 0 ? steps[outer] : 0;
   int64_t from = layout[0], at = 0;
   int fine = 1;
@@ -169,7 +170,7 @@ static nvm_status lay_out(const source *s, const int64_t *layout, const nvm_tens
       axis--;
       from += strides[axis];
       at += steps[axis];
-      if (++index[axis] < tensor->dims[axis]) break;
+      if (++index[axis] < sizes[axis]) break;
       from -= index[axis] * strides[axis];
       at -= index[axis] * steps[axis];
       index[axis] = 0;
@@ -189,14 +190,16 @@ done:
 }
 
 /* Do the elements lie side by side in the weight, in their order? */
-static int is_plain(const source *s, const int64_t *layout, const nvm_tensor *tensor) {
-  const int64_t *strides = layout + NVM_LAYOUT_HEAD, *steps = strides + tensor->rank;
+static int is_plain(const source *s, const nvm_late *late) {
+  const int64_t *layout = late->layout, *sizes = layout + NVM_LAYOUT_HEAD,
+                *strides = sizes + late->n_axes, *steps = strides + late->n_axes;
   int64_t compact = 1, last = 0;
   if (s->dtype != s->to_dtype) return 0;
-  for (uint32_t i = tensor->rank; i-- > 0;) {
-    if (tensor->dims[i] != 1 && strides[i] != compact) return 0;
-    if (tensor->dims[i] > 0) last += (tensor->dims[i] - 1) * steps[i];
-    compact *= tensor->dims[i];
+  for (uint32_t i = late->n_axes; i-- > 0;) {
+    if (sizes[i] == 0) return 0;
+    if (sizes[i] != 1 && strides[i] != compact) return 0;
+    last += (sizes[i] - 1) * steps[i];
+    compact *= sizes[i];
   }
   return last < layout[1] && layout[0] <= s->elements && compact <= s->elements - layout[0];
 }
@@ -266,12 +269,12 @@ static nvm_status bind_constant(binder *b, uint32_t index) {
               .to_size = nvm_dtypes[old->header.extra].itemsize};
   const uint8_t *place = data + (size_t)late->layout[0] * s.size;
   int stays = b->verify || entry->stays;
-  if (is_plain(&s, late->layout, old) && stays && (uintptr_t)place % s.size == 0) {
+  if (is_plain(&s, late) && stays && (uintptr_t)place % s.size == 0) {
     tensor->data = (char *)(uintptr_t)place; /* NVM_FLAG_READONLY guards it */
     b->points = 1;
   } else {
     NVM_TRY(nvm_arena_alloc(p->arena, old->bytes, 64, &memory));
-    NVM_TRY(lay_out(&s, late->layout, old, wanted->name, memory));
+    NVM_TRY(lay_out(&s, late, old, wanted->name, memory));
     tensor->data = memory;
   }
   b->constants[index] = tensor;

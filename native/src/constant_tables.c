@@ -100,30 +100,39 @@ static int may_become(uint32_t weight, uint32_t constant) {
          (constant == NVM_DTYPE_FLOAT16 || constant == NVM_DTYPE_UINT16);
 }
 
-/* The layout of a constant that is bound late: base, limit, strides and steps of its axes. Every
- * sum that bind.c makes of them fits int64; whether they stay inside of the weight it checks. */
+/* The layout of a constant that is bound late: base, limit, sizes, strides and steps of its axes.
+ * Every sum that bind.c makes of them fits int64; whether they stay inside of the weight it checks.
+ */
 static nvm_status read_layout(nvm_loader *loader, const nvm_tensor *tensor, int64_t elements,
-                              int64_t weight, nvm_late *out_late) {
+                              int64_t weight, nvm_late *late) {
   nvm_mp *mp = &loader->mp;
   uint32_t count = 0;
-  NVM_TRY(nvm_read_ints(loader, "layout", 0, INT64_MAX, &out_late->layout, &count));
-  out_late->weight = (int32_t)weight;
-  if (count != (weight < 0 ? 0u : NVM_LAYOUT_HEAD + 2u * tensor->rank)) {
-    return nvm_mp_fail(mp, "a layout of %u words does not fit rank %u", count, tensor->rank);
+  NVM_TRY(nvm_read_ints(loader, "layout", 0, INT64_MAX, &late->layout, &count));
+  late->weight = (int32_t)weight;
+  if (weight < 0) return count == 0 ? NVM_OK : nvm_mp_fail(mp, "a layout without a weight");
+  late->n_axes = (count - NVM_LAYOUT_HEAD) / 3;
+  if (count < NVM_LAYOUT_HEAD || (count - NVM_LAYOUT_HEAD) % 3 != 0 ||
+      late->n_axes > NVM_MAX_RANK) {
+    return nvm_mp_fail(mp, "a layout of %u words", count);
   }
-  if (weight < 0) return NVM_OK;
   if (!may_become(loader->program->weights[weight].dtype, tensor->header.extra)) {
     return nvm_mp_fail(mp, "dtype %s of a weight of %s", nvm_dtypes[tensor->header.extra].name,
                        nvm_dtypes[loader->program->weights[weight].dtype].name);
   }
-  const int64_t *strides = out_late->layout + NVM_LAYOUT_HEAD, *steps = strides + tensor->rank;
-  int64_t last = out_late->layout[0], most = 0;
+  const int64_t *sizes = late->layout + NVM_LAYOUT_HEAD, *strides = sizes + late->n_axes,
+                *steps = strides + late->n_axes;
+  int64_t last = late->layout[0], most = 0, product = 1;
   int overflow = 0;
-  for (uint32_t i = 0; i < tensor->rank && elements > 0; i++) {
-    int64_t product = 0;
-    overflow |= __builtin_mul_overflow(tensor->dims[i] - 1, strides[i], &product);
+  for (uint32_t i = 0; i < late->n_axes; i++) {
+    overflow |= __builtin_mul_overflow(product, sizes[i], &product);
+  }
+  if (overflow || product != elements) {
+    return nvm_mp_fail(mp, "the layout's sizes do not give %lld elements", (long long)elements);
+  }
+  for (uint32_t i = 0; i < late->n_axes && elements > 0; i++) {
+    overflow |= __builtin_mul_overflow(sizes[i] - 1, strides[i], &product);
     overflow |= __builtin_add_overflow(last, product, &last);
-    overflow |= __builtin_mul_overflow(tensor->dims[i] - 1, steps[i], &product);
+    overflow |= __builtin_mul_overflow(sizes[i] - 1, steps[i], &product);
     overflow |= __builtin_add_overflow(most, product, &most);
   }
   if (overflow) return nvm_mp_fail(mp, "the layout's words are too large");

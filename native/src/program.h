@@ -95,8 +95,9 @@ typedef struct nvm_weight {
 
 /* Where a constant's elements lie in a weight (docs/format.md, "Late-bound constants"). */
 typedef struct nvm_late {
-  int32_t weight;        /* -1: the constant is in the file */
-  const int64_t *layout; /* base, limit, a stride an axis, a step an axis */
+  int32_t weight; /* -1: the constant is in the file */
+  uint32_t n_axes;
+  const int64_t *layout; /* base, limit, then of each axis: sizes, strides, steps */
 } nvm_late;
 
 enum {

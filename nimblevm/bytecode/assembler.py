@@ -11,7 +11,7 @@ One statement a line; `;` starts a comment outside strings. Strings are JSON's.
     .const float32 [2, 3] hex "..."         or: values 1 2.5 ...; optionally dev1 before the data
     .weight "w" float32 [2, 3] ""           bound late: name, dtype, dims, SHA-256 in hex or ""
     .weights_file "w.safetensors"           where these lie
-    .const float32 [3, 2] of "w" [0, 1, 1, 3, 0, 0]         base, limit, strides, steps
+    .const float32 [3, 2] of "w" [0, 1, 3, 2, 1, 3, 0, 0]   base, limit, sizes, strides, steps
     .section 3 "target" hex "..."
     .kernel "name" ir                       or c, external; then lines .dims ["n"], .attrs [1],
     .exprs [..],   .in float32 [4, dim 0 broadcast]      .in .out .scratch: dtype, axes (size, dim

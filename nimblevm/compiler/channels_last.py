@@ -12,8 +12,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from nimblevm.compiler.constants import late_constant
 from nimblevm.compiler.rewrite import Rewriter, op_call, type_of, typed
-from nimblevm.relay.ir import Call, Constant, Expr, Let, Tuple, TupleGetItem
+from nimblevm.relay.ir import Call, Constant, Expr, Let, Tuple, TupleGetItem, late_array
 from nimblevm.relay.op import adaptive_pool, binary, compare, pool, unary
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import TensorType, TupleType, Type
@@ -133,6 +134,10 @@ class ChannelsLast(Rewriter):
         if all(size == 1 for size in shape):
             return arg
         missing = 4 - len(shape)
+        late = late_array(arg)
+        if late is not None:
+            turned = late.with_rank(len(TO_LAST)).transposed(*TO_LAST).without_leading_ones()
+            return late_constant(turned, arg.span)
         if isinstance(arg, Constant):
             data = np.transpose(arg.data.reshape((1,) * missing + arg.data.shape), TO_LAST)
             while data.ndim and data.shape[0] == 1:

@@ -22,7 +22,8 @@ def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class LateArray:
-    """Element i of it is element base + sum(i * strides) of the weight if sum(i * steps) < limit, else 0.
+    """Row-major over `sizes`: element i is element base + sum(i * strides) of the weight where sum(i * steps) < limit,
+    else 0. `shape` has the same elements in other axes.
 
     name, weight_shape, weight_dtype   of the weight; digest: SHA-256 of its row-major bytes, b"" if it may be any
     dtype                              the weight's, or float16 or uint16 (bfloat16's bits) of float32
@@ -36,6 +37,7 @@ class LateArray:
     dtype: np.dtype[Any]
     base: int
     limit: int
+    sizes: tuple[int, ...]
     strides: tuple[int, ...]
     steps: tuple[int, ...]
 
@@ -44,7 +46,8 @@ class LateArray:
         """A whole weight as it is."""
         kind = np.dtype(dtype)
         zeros = (0,) * len(shape)
-        return LateArray(name, shape, kind, digest, shape, kind, 0, 1, _strides(shape), zeros)
+        strides = _strides(shape)
+        return LateArray(name, shape, kind, digest, shape, kind, 0, 1, shape, strides, zeros)
 
     @property
     def ndim(self) -> int:
@@ -65,7 +68,7 @@ class LateArray:
     @property
     def layout(self) -> tuple[int, ...]:
         """The words of docs/format.md, "Late-bound constants"."""
-        return (self.base, self.limit, *self.strides, *self.steps)
+        return (self.base, self.limit, *self.sizes, *self.strides, *self.steps)
 
     @property
     def key(self) -> object:
@@ -76,22 +79,41 @@ class LateArray:
         """Elements begin to end of an axis; of an array without padding."""
         self._require_whole()
         shape = (*self.shape[:axis], end - begin, *self.shape[axis + 1 :])
-        return replace(self, shape=shape, base=self.base + begin * self.strides[axis])
+        base = self.base + begin * self.strides[axis]
+        return replace(self, shape=shape, sizes=shape, base=base)
 
-    @property
-    def T(self) -> LateArray:
+    def transposed(self, *axes: int) -> LateArray:
+        """As numpy's transpose."""
+        self._require_whole()
+        shape = tuple(self.shape[a] for a in axes)
+        strides = tuple(self.strides[a] for a in axes)
+        return replace(self, shape=shape, sizes=shape, strides=strides)
+
+    def with_rank(self, rank: int) -> LateArray:
+        """Axes of size 1 in front."""
+        self._require_whole()
+        missing = rank - self.ndim
+        shape = (1,) * missing + self.shape
+        strides, steps = (0,) * missing + self.strides, (0,) * rank
+        return replace(self, shape=shape, sizes=shape, strides=strides, steps=steps)
+
+    def without_leading_ones(self) -> LateArray:
+        self._require_whole()
+        ones = next((a for a, size in enumerate(self.shape) if size != 1), self.ndim)
+        shape = self.shape[ones:]
         return replace(
-            self, shape=self.shape[::-1], strides=self.strides[::-1], steps=self.steps[::-1]
+            self, shape=shape, sizes=shape, strides=self.strides[ones:], steps=self.steps[ones:]
         )
 
     def panels(self, lanes: int) -> LateArray:
-        """(units, depth) as (ceil(units / lanes), depth, lanes), zeros behind the last unit."""
+        """(units, *depth) as (ceil(units / lanes), product of depth, lanes), zeros behind the last unit."""
         self._require_whole()
-        units, depth = self.shape
-        across, down = self.strides
+        units, *depth = self.shape
+        across, *down = self.strides
+        count = -(-units // lanes)
         return replace(
-            self, shape=(-(-units // lanes), depth, lanes), limit=units,
-            strides=(lanes * across, down, across), steps=(lanes, 0, 1),
+            self, shape=(count, math.prod(depth), lanes), limit=units, sizes=(count, *depth, lanes),
+            strides=(lanes * across, *down, across), steps=(lanes, *(0 for _ in depth), 1),
         )  # fmt: skip
 
     def stored_as(self, dtype: str) -> LateArray:
@@ -101,7 +123,7 @@ class LateArray:
         return replace(self, dtype=np.dtype(dtype))
 
     def _require_whole(self) -> None:
-        if any(self.steps):
+        if self.sizes != self.shape or any(self.steps):
             raise TypeError(f"weight {self.name} has its last layout already")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:

@@ -27,6 +27,7 @@ from nimblevm.errors import (
     WeightsNotBound,
 )
 from tests.bytecode.forge import forge
+from tests.bytecode.models import models
 
 Array = np.ndarray[Any, Any]
 TEXT = """#[version = "0.0.5"]
@@ -423,23 +424,30 @@ LATE_ASM = """
 
 
 def layout_program(constant: str, weight: str = "[4]") -> bytes:
-    dims = re.search(r"\[.*?\]", constant)
-    tail = ", ".join((dims.group() if dims else "[]")[1:-1].split(", "))
-    kind = f".type Tensor[({tail}), {constant.split()[0]}]"
+    dims = re.search(r"\[(.*?)\]", constant)
+    assert dims is not None
+    kind = f".type Tensor[({dims[1]}), {constant.split()[0]}]"
     text = f'{kind}\n.weight "w" float32 {weight} ""\n.const {constant}\n{LATE_ASM}'
     return serialize(assemble(text))
+
+
+MOST = 2**63 - 1
 
 
 @pytest.mark.parametrize(
     ("constant", "message"),
     [
-        ('float32 [4] of "w" [0, 1, 1]', "a layout of 3 words does not fit rank 1"),
-        ('float32 [65] of "w" [0, 1, 0, 0]', ""),  # 65 / 16 > 4 is false: 4
-        ('float32 [81] of "w" [0, 1, 0, 0]', "81 elements of a weight of 4"),
-        ('float64 [4] of "w" [0, 1, 1, 0]', "dtype float64 of a weight of float32"),
-        ('float32 [4] of "w" [9223372036854775807, 1, 1, 0]', "too large"),
-        ('float32 [4] of "w" [0, 1, 9223372036854775807, 0]', "too large"),
-        ('float32 [4] of "w" [0, 1, 1, 9223372036854775807]', "too large"),
+        ('float32 [4] of "w" [0, 1, 4, 1]', "a layout of 4 words"),
+        ('float32 [4] of "w" [0]', "a layout of 1 words"),
+        ('float32 [1] of "w" [0, 1' + ", 1" * 27 + "]", "a layout of 29 words"),
+        ('float32 [4] of "w" [0, 1, 5, 1, 0]', "sizes do not give 4 elements"),
+        (f'float32 [4] of "w" [0, 1, {MOST}, {MOST}, 1, 1, 0, 0]', "sizes do not give 4"),
+        ('float32 [79] of "w" [0, 1, 79, 0, 0]', ""),
+        ('float32 [80] of "w" [0, 1, 80, 0, 0]', "80 elements of a weight of 4"),
+        ('float64 [4] of "w" [0, 1, 4, 1, 0]', "dtype float64 of a weight of float32"),
+        (f'float32 [4] of "w" [{MOST}, 1, 4, 1, 0]', "too large"),
+        (f'float32 [4] of "w" [0, 1, 4, {MOST}, 0]', "too large"),
+        (f'float32 [4] of "w" [0, 1, 4, 1, {MOST}]', "too large"),
     ],
 )
 def test_layouts_of_no_sense(constant: str, message: str) -> None:
@@ -454,13 +462,10 @@ def test_layouts_of_no_sense(constant: str, message: str) -> None:
 @pytest.mark.parametrize(
     "layout",
     [
-        "[1, 1, 1, 0]",
-        "[0, 1, 2, 0]",
-        "[4, 1, 0, 0]",
-        "[0, 1, 1152921504606846976, 0]",
-        "[0, 100, 3, 1]",
+        "[1, 1, 4, 1, 0]", "[0, 1, 4, 2, 0]", "[4, 1, 4, 0, 0]", "[0, 1, 4, 1152921504606846976, 0]",
+        "[0, 100, 4, 3, 1]", "[0, 1, 2, 2, 3, 1, 0, 0]",
     ],
-)
+)  # fmt: skip
 def test_layouts_that_lead_out_of_the_weight(layout: str) -> None:
     exe = nvm.load(layout_program(f'float32 [4] of "w" {layout}'))
     with pytest.raises(InvalidExecutable, match="the layout of w leads out of it"):
@@ -470,22 +475,57 @@ def test_layouts_that_lead_out_of_the_weight(layout: str) -> None:
 @pytest.mark.parametrize(
     ("constant", "expected"),
     [
-        ('float32 [4] of "w" [0, 1, 1, 0]', [1, 2, 3, 4]),
-        ('float32 [2] of "w" [2, 1, 1, 0]', [3, 4]),
-        ('float32 [2, 2] of "w" [0, 1, 1, 2, 0, 0]', [[1, 3], [2, 4]]),
-        ('float32 [2, 3] of "w" [0, 4, 2, 1, 3, 1]', [[1, 2, 3], [3, 0, 0]]),
-        ('float32 [3] of "w" [3, 2, 7, 2]', [4, 0, 0]),
+        ('float32 [4] of "w" [0, 1, 4, 1, 0]', [1, 2, 3, 4]),
+        ('float32 [2] of "w" [2, 1, 2, 1, 0]', [3, 4]),
+        ('float32 [2, 2] of "w" [0, 1, 2, 2, 1, 2, 0, 0]', [[1, 3], [2, 4]]),
+        ('float32 [4] of "w" [0, 1, 2, 2, 1, 2, 0, 0]', [1, 3, 2, 4]),
+        ('float32 [2, 3] of "w" [0, 4, 2, 3, 2, 1, 3, 1]', [[1, 2, 3], [3, 0, 0]]),
+        ('float32 [3] of "w" [3, 2, 3, 7, 2]', [4, 0, 0]),
         ('float32 [] of "w" [3, 1]', 4),
         ('float32 [] of "w" [3, 0]', 0),
-        ('float32 [0, 3] of "w" [99, 1, 7, 7, 0, 0]', np.zeros((0, 3))),
-        ('float32 [2, 1, 2] of "w" [1, 9, 1, 5, 1, 1, 9, 1]', [[[2, 3]], [[3, 4]]]),
+        ('float32 [1, 1] of "w" [3, 1]', [[4]]),
+        ('float32 [0, 3] of "w" [99, 1, 0, 3, 7, 7, 0, 0]', np.zeros((0, 3))),
+        ('float32 [2, 1, 2] of "w" [1, 9, 2, 1, 2, 1, 5, 1, 1, 9, 1]', [[[2, 3]], [[3, 4]]]),
     ],
 )
 def test_layouts(constant: str, expected: Any) -> None:
     for verify in (None, "full"):
-        exe = nvm.load(layout_program(constant), verify=verify)
+        exe = nvm.load(layout_program(constant), verify=verify)  # type: ignore[arg-type]
         bound = exe.bind({"w": np.arange(1, 5, dtype=np.float32)})
         np.testing.assert_array_equal(nvm.VirtualMachine(bound).run().numpy(), expected)
+
+
+CONV = """#[version = "0.0.5"]
+def @main(%x: Tensor[(1, 3, 9, ?), float32], %w: Tensor[(32, 3, 3, 3), float32], %b: Tensor[(32, 1, 1), float32],
+          %v: Tensor[(3, 1, 32, 20), float32]) {
+  let %a = nn.relu(nn.conv2d(%x, %w, padding=[1, 1]) + %b);
+  nn.conv2d(%a, %v, kernel_layout="HWIO", kernel_size=[3, 1])
+}
+"""
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_weights_of_convolutions(native: bool) -> None:
+    mod, rng = nvm.relay.parse(CONV), np.random.default_rng(1)
+    shapes = {"w": (32, 3, 3, 3), "b": (32, 1, 1), "v": (3, 1, 32, 20)}
+    given = {n: rng.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
+    x = rng.standard_normal((1, 3, 9, 11)).astype(np.float32)
+    off = ["fold_constant"]
+    baked = nvm.VirtualMachine(nvm.compile(mod, given, passes_off=off, native=native)).run(x)
+    late = nvm.compile(mod, late_bound=given, native=native)
+    out = nvm.VirtualMachine(late.bind(given)).run(x)
+    assert out.numpy().tobytes() == baked.numpy().tobytes()
+
+
+@pytest.mark.parametrize("name", models())
+def test_workloads(name: str) -> None:
+    model = models()[name]
+    baked = nvm.compile(model.module(), model.params, native=False)
+    late = nvm.compile(model.module(), late_bound=model.params, native=False)
+    assert len(late.to_bytes()) < len(baked.to_bytes())
+    bound = late.bind(model.params)
+    for want, got in zip(model.run(baked), model.run(bound), strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-5)  # less is folded
 
 
 def test_header_faults_of_weights(saved: Path) -> None:
@@ -512,4 +552,4 @@ def test_header_faults_of_weights(saved: Path) -> None:
     refused(of("weights", 1, 0, "b"), "in the order of their names, b behind b")
     refused(of("constants", 0, 2, 64), "offset 64 of a constant that is bound late")
     refused(of("constants", 0, 5, 6), "weight: expected -1 .. 5")
-    refused(of("constants", 0, 5, -1), "does not fit rank")
+    refused(of("constants", 0, 5, -1), "a layout without a weight")

@@ -40,6 +40,7 @@ from nimblevm.relay.ir import (
     TupleGetItem,
     Var,
     children,
+    is_known,
 )
 from nimblevm.relay.op.common import Array
 from nimblevm.relay.op.registry import Op
@@ -81,7 +82,7 @@ class _Folder(Rewriter):
         if _name(norm) != "nn.batch_norm" or not isinstance(norm, Call):
             return new
         found = self._convolution(norm.args[0])
-        vectors = [a.data for a in norm.args[1:] if isinstance(a, Constant)]
+        vectors = [a.data for a in norm.args[1:] if is_known(a)]
         type_ = type_of(new)
         if found is None or len(vectors) != 4 or not isinstance(type_, TensorType):
             return new
@@ -102,7 +103,7 @@ class _Folder(Rewriter):
         value, bias = self._only_reader(data), None
         axis = None
         if isinstance(value, Call) and _name(value) == "nn.bias_add":
-            if not isinstance(value.args[1], Constant):
+            if not is_known(value.args[1]):
                 return None
             type_ = type_of(value)
             assert isinstance(type_, TensorType)
@@ -111,7 +112,7 @@ class _Folder(Rewriter):
         if not isinstance(value, Call) or _name(value) not in CONVOLUTIONS:
             return None
         weight, type_ = value.args[1], type_of(value)
-        if not isinstance(weight, Constant) or not isinstance(type_, TensorType):
+        if not is_known(weight) or not isinstance(type_, TensorType):
             return None
         if type_.dtype not in ("float32", "float64") or weight.data.dtype.name != type_.dtype:
             return None

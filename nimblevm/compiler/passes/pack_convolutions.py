@@ -19,12 +19,13 @@ the weights. Source: TVM's ConvertLayout.
 from __future__ import annotations
 
 from nimblevm.compiler.channels_last import ChannelsLast
+from nimblevm.compiler.constants import late_constant
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.passes.to_anf import Normalizer
 from nimblevm.compiler.rewrite import map_functions, op_call, postorder, type_of, with_body
-from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule
+from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, late_array
 from nimblevm.relay.op.conv2d_pack import packed_kernel
-from nimblevm.relay.op.dense_pack import DTYPES
+from nimblevm.relay.op.dense_pack import DTYPES, LANES
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import TensorType
 
@@ -53,6 +54,16 @@ def _packable(call: Expr) -> bool:
     return channels >= MIN_CHANNELS and int(weight.data.size) >= MIN_DEPTH * channels
 
 
+def _panels(weight: Constant, layout: str) -> Constant:
+    late = late_array(weight)
+    if late is not None:
+        rows = late.transposed(*(layout.index(letter) for letter in "OHWI"))
+        return late_constant(rows.panels(LANES), weight.span)
+    panels = packed_kernel(weight.data, layout)
+    panels.flags.writeable = False  # nobody else writes to it: Constant need not copy it
+    return Constant(panels, span=weight.span)
+
+
 class _Packer(ChannelsLast):
     def __init__(self, made: dict[tuple[Constant, str], Constant]) -> None:
         super().__init__()
@@ -61,9 +72,7 @@ class _Packer(ChannelsLast):
     def _weight(self, weight: Constant, layout: str) -> Constant:
         found = self.made.get((weight, layout))
         if found is None:
-            panels = packed_kernel(weight.data, layout)
-            panels.flags.writeable = False  # nobody else writes to it: Constant need not copy it
-            found = self.made[weight, layout] = Constant(panels, span=weight.span)
+            found = self.made[weight, layout] = _panels(weight, layout)
         return found
 
     def visit(self, node: Expr, new: Expr) -> Expr:

@@ -131,7 +131,7 @@ class _Packer(Rewriter):
     def _panels(self, weight: Constant, product: Call) -> Constant:
         late = late_array(weight)
         if late is not None:
-            columns = late if self.packable[weight] == 0 else late.T
+            columns = late if self.packable[weight] == 0 else late.transposed(1, 0)
             return late_constant(_stored_late(columns.panels(LANES), self.dtype), weight.span)
         panels = _stored(panels_of(self._columns(weight)), self.dtype, product)
         panels.flags.writeable = False  # nobody else writes to it: Constant need not copy it
@@ -148,7 +148,7 @@ class _Packer(Rewriter):
             return new
         call = op_call(
             "nn.contrib_dense_pack", (new.args[0], self._packed(weight, new)), type_of(new),
-            weight_layout=LAYOUT, units=self._columns(weight).shape[0], out_dtype="",
+            weight_layout=LAYOUT, units=weight.data.shape[self.packable[weight]], out_dtype="",
         )  # fmt: skip
         object.__setattr__(call, "span", new.span)
         return call
