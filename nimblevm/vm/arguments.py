@@ -17,8 +17,11 @@ from nimblevm.bytecode.types import FunctionInfo, TensorType
 from nimblevm.errors import InvalidInput, InvalidInputType, ValueMoved
 from nimblevm.vm.tensor import DTYPE_NUMBERS, Gift, Moved, Tensor, as_array, from_result
 
+# The dtype objects that arrays share: comparing them costs less than hashing.
+_CODES = {id(dtype): number for dtype, number in DTYPE_NUMBERS.items()}
 _BOOL = dtypes.BY_NAME["bool"].number
-_INT64 = range(-(2**63), 2**63)
+_LEAST, _MOST = -(2**63), 2**63 - 1
+_INT64 = range(_LEAST, _MOST + 1)
 # Looked up once: each costs a tenth of a microsecond in a call that takes a few.
 _ARGS = ffi.typeof("nvm_arg[]")
 _NUMBERS = ffi.typeof("int64_t[]")
@@ -27,6 +30,7 @@ _LEAVE = 2**63 - 1
 """A code of nvm_args_fill: filled in afterwards."""
 _FEW = 8
 """Parameters of functions whose argument array is kept."""
+_ARG_TENSOR = lib.NVM_ARG_TENSOR
 _ARG_INT, _ARG_FLOAT = lib.NVM_ARG_INT, lib.NVM_ARG_FLOAT
 _ARG_ADT, _ARG_HANDLE = lib.NVM_ARG_ADT, lib.NVM_ARG_HANDLE
 _OUT_TENSOR, _OUT_ADT = lib.NVM_OUT_TENSOR, lib.NVM_OUT_ADT
@@ -136,34 +140,45 @@ class ArgumentList:
             return
         items = self._items(value, place)
         codes, arrays, table = self._codes, self._arrays, self._exe.constructors
+        shapes, of_dtype = self._shapes, _CODES.get
+        codes_of: dict[int, int] = {}  # constructors of this value
         number = len(items)
         for item in reversed(items):
             number -= 1
             kind = type(item)
-            if kind is np.ndarray and item.dtype in DTYPE_NUMBERS and item.flags.c_contiguous:
-                codes.append(DTYPE_NUMBERS[item.dtype] | item.ndim << 8)
-                self._shapes += item.shape
-                arrays.append(item)
+            if kind is np.ndarray:
+                code = of_dtype(id(item.dtype))
+                if code is not None and item.flags.c_contiguous:
+                    shape = item.shape
+                    codes.append(code | len(shape) << 8)
+                    shapes += shape
+                    arrays.append(item)
+                    continue
             elif kind is ADTValue:
                 constructor = item.constructor
-                index = constructor.index
-                if index >= len(table) or table[index] is not constructor:
-                    index = self._constructor_index(constructor, value, number, place)
-                codes.append(-1 - (index | len(item.fields) << 32))
+                known = codes_of.get(id(constructor))
+                if known is None:
+                    index = constructor.index
+                    if index >= len(table) or table[index] is not constructor:
+                        index = self._constructor_index(constructor, value, number, place)
+                    known = codes_of[id(constructor)] = -1 - index
+                codes.append(known - (len(item.fields) << 32))
+                continue
             elif isinstance(item, (tuple, list)):
                 codes.append(-1 - (len(item) << 32))
-            else:
-                self._add_other(item, partial(_place_of, value, number, place))
+                continue
+            self._add_other(item, partial(_place_of, value, number, place))
 
     def _items(self, value: Any, place: str) -> list[Any]:
         """The value and all that is in it in postorder, backwards: a value before its fields, the last field first."""
         items: list[Any] = []
         stack = [value]
+        pop, extend, append = stack.pop, stack.extend, items.append
         while stack:
-            item = stack.pop()
+            item = pop()
             kind = type(item)
             if kind is ADTValue:
-                stack.extend(item.fields)
+                extend(item.fields)
             elif kind is Moved:
                 opened = self._opened(item.value, partial(_place_of, value, len(items), place))
                 if type(opened) is not Gift:
@@ -171,8 +186,8 @@ class ArgumentList:
                     continue
                 item = opened
             elif kind is not np.ndarray and isinstance(item, (tuple, list)):
-                stack.extend(item)
-            items.append(item)
+                extend(item)
+            append(item)
         return items
 
     def _opened(self, value: Any, place: Callable[[], str]) -> Any:
@@ -244,7 +259,7 @@ class ArgumentList:
         if self._arrays or len(self._others) < count:
             shapes = ffi.new(_NUMBERS, self._shapes)
             self._keep.append(shapes)
-            data = ffi.new(_POINTERS, [ffi.from_buffer(array) for array in self._arrays])
+            data = ffi.new(_POINTERS, list(map(ffi.from_buffer, self._arrays)))
             lib.nvm_args_fill(args, count, ffi.new(_NUMBERS, self._codes), data, shapes)
         for position, value in self._others:
             self._fill(args[position], value)
@@ -309,47 +324,68 @@ class ArgumentList:
             arg.kind, arg.handle = _ARG_HANDLE, value.pointer
 
 
-class ArrayArguments:
-    """The nvm_arg array of a function that takes nothing but tensors, kept from call to call: only addresses and
-    sizes are new. `fill` must hold `lock`; a call that can't have it makes an ArgumentList.
+class KeptArguments:
+    """The nvm_arg array of a function that takes nothing but tensors, kept from call to call: only addresses, sizes and
+    numbers are new. `out` receives the result. Whoever fills it must hold `lock`; a call that can't have it makes an
+    ArgumentList.
     """
 
-    __slots__ = ("_numbers", "_rows", "args", "count", "lock")
+    __slots__ = ("_numbers", "_rows", "args", "count", "lock", "out")
 
     def __init__(self, types: Sequence[TensorType]) -> None:
         self.lock = threading.Lock()
         self.count = len(types)
         self.args = ffi.new(_ARGS, self.count)
+        self.out = ffi.new("nvm_result **")
         self._numbers = ffi.new(_NUMBERS, sum(len(type_.dims) for type_ in types))
-        self._rows: list[tuple[Any, Any, int, int]] = []  # nvm_arg, dtype, rank, first size
+        self._rows: list[
+            tuple[Any, Any, int, int, int]
+        ] = []  # nvm_arg, dtype, its number, rank, first size
         start = 0
         for position, type_ in enumerate(types):
             arg, rank = self.args[position], len(type_.dims)
             dtype = np.dtype(dtypes.dtype(type_.dtype).numpy)
-            arg.dtype, arg.rank, arg.dl_device_type = DTYPE_NUMBERS[dtype], rank, 1
+            number = DTYPE_NUMBERS[dtype]
+            arg.dtype, arg.rank, arg.dl_device_type = number, rank, 1
             arg.shape = self._numbers + start
-            self._rows.append((arg, dtype, rank, start))
+            self._rows.append((arg, dtype, number, rank, start))
             start += rank
 
     @staticmethod
-    def of(function: FunctionInfo) -> ArrayArguments | None:
+    def of(function: FunctionInfo) -> KeptArguments | None:
         """For a function of tensors; None for another one."""
         types = [p.type for p in function.params if isinstance(p.type, TensorType)]
-        return ArrayArguments(types) if 0 < len(types) == len(function.params) <= _FEW else None
+        return KeptArguments(types) if 0 < len(types) == len(function.params) <= _FEW else None
 
     def fill(self, values: tuple[Any, ...]) -> bool:
-        """Whether all values are compact arrays of the right dtype and rank, which then stand in `args`."""
+        """Whether all values are compact arrays of the right dtype and rank, or an int for a tensor of rank 0, which
+        then stand in `args`.
+        """
         numbers = self._numbers
-        for value, (arg, dtype, rank, at) in zip(values, self._rows, strict=True):
-            if type(value) is not np.ndarray or value.dtype is not dtype or value.ndim != rank:
+        for value, (arg, dtype, number, rank, at) in zip(values, self._rows, strict=True):
+            if type(value) is np.ndarray:
+                if value.dtype is not dtype or not value.flags.c_contiguous:
+                    return False
+                shape = value.shape
+                if len(shape) != rank:
+                    return False
+                arg.data = ffi.from_buffer(value)
+                for size in shape:
+                    numbers[at] = size
+                    at += 1
+                if rank == 0:
+                    arg.kind, arg.dtype = _ARG_TENSOR, number
+            elif rank == 0 and type(value) is int and _LEAST <= value <= _MOST:
+                arg.kind, arg.dtype, arg.int_value = _ARG_INT, -1, value
+            else:
                 return False
-            if not value.flags.c_contiguous:
-                return False
-            arg.data = ffi.from_buffer(value)
-            for size in value.shape:
-                numbers[at] = size
-                at += 1
         return True
+
+
+def tensor_result(result: Any) -> Tensor:
+    """`results` of a function that returns a tensor, which is of its own."""
+    out = lib.nvm_result_values(result)
+    return from_result(out)
 
 
 def results(result: Any, exe: Executable, vm: object, buffers: Sequence[Any] = ()) -> Any:
@@ -376,4 +412,4 @@ def results(result: Any, exe: Executable, vm: object, buffers: Sequence[Any] = (
     return stack[0]
 
 
-__all__ = ["ArgumentList", "ArrayArguments", "Handle", "results"]
+__all__ = ["ArgumentList", "Handle", "KeptArguments", "results", "tensor_result"]

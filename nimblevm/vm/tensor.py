@@ -128,8 +128,10 @@ def from_result(out: Any) -> Tensor:
     """A Tensor of an nvm_out of kind tensor: a copy if it is small, else on its storage, which it keeps alive."""
     dtype = _NUMPY[out.dtype]
     rank = out.rank
-    shape = tuple(out.shape[0:rank]) if rank else ()
-    size = dtype.itemsize * prod(shape)
+    shape = ffi.unpack(out.shape, rank) if rank else ()
+    size = dtype.itemsize
+    for axis in shape:
+        size *= axis
     if size <= _COPIED:
         array = np.empty(shape, dtype)
         if size:
@@ -137,7 +139,7 @@ def from_result(out: Any) -> Tensor:
         return Tensor(array)
     data, storage = out.data, out.storage
     lib.nvm_storage_retain_handle(storage)
-    return Tensor(_on_storage(data, storage, shape, dtype), (data, storage))
+    return Tensor(_on_storage(data, storage, tuple(shape), dtype), (data, storage))
 
 
 def _on_storage(

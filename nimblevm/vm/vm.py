@@ -12,10 +12,10 @@ from weakref import ref
 
 from nimblevm._ffi import check, ffi, lib
 from nimblevm.bytecode.executable import Executable
-from nimblevm.bytecode.types import FunctionInfo
+from nimblevm.bytecode.types import FunctionInfo, TensorType
 from nimblevm.devices.device import Device
 from nimblevm.errors import Closed, InvalidInput, InvalidInputType
-from nimblevm.vm.arguments import ArgumentList, ArrayArguments, Handle, results
+from nimblevm.vm.arguments import ArgumentList, Handle, KeptArguments, results, tensor_result
 from nimblevm.vm.profiler import LEVELS, MOST_EVENTS, Profile, Profiler
 from nimblevm.vm.wants import Wants
 
@@ -29,14 +29,17 @@ class _Entry:
     function: FunctionInfo
     index: int
     places: tuple[str, ...]  # of the parameters, for messages
-    arrays: ArrayArguments | None  # where only tensors are taken
+    kept: KeptArguments | None  # where only tensors are taken
+    is_tensor: bool  # what it returns
     takes_out: bool  # it has a parameter %out
 
     @classmethod
     def of(cls, function: FunctionInfo) -> _Entry:
         places = tuple(f"parameter %{p.name} of @{function.name}" for p in function.params)
         takes_out = any(p.name == "out" for p in function.params)
-        return cls(function, function.index, places, ArrayArguments.of(function), takes_out)
+        is_tensor = isinstance(function.result, TensorType)
+        kept = KeptArguments.of(function)
+        return cls(function, function.index, places, kept, is_tensor, takes_out)
 
 
 def _is_number(value: object) -> bool:
@@ -220,19 +223,33 @@ class VirtualMachine:
         places = entry.places
         if named or len(args) != len(places):
             args = _bind(entry.function, args, named)
-        arrays = entry.arrays
-        if arrays is not None and arrays.lock.acquire(blocking=False):
+        kept = entry.kept
+        if kept is not None and wants is None and kept.lock.acquire(False):
             try:
-                if arrays.fill(args):
-                    return self._invoke(handle, entry, arrays.args, arrays.count, args, None, wants)
+                if kept.fill(args):
+                    return self._invoke_kept(handle, entry, kept, args)
             finally:
-                arrays.lock.release()
+                kept.lock.release()
         arguments = ArgumentList(exe, self)
         for value, place in zip(args, places, strict=True):
             arguments.add(value, place)
         array, count = arguments.build()
         gives = arguments if arguments.gifts or arguments.given_handles else None
         return self._invoke(handle, entry, array, count, args, gives, wants)
+
+    def _invoke_kept(
+        self, handle: Any, entry: _Entry, kept: KeptArguments, args: tuple[Any, ...]
+    ) -> Any:
+        """The call in C and its results, by what was made for the calls before."""
+        out = kept.out
+        status = lib.nvm_vm_invoke(handle, entry.index, kept.args, kept.count, out)
+        if status:
+            self._raise(status, args)
+        result = out[0]
+        try:
+            return tensor_result(result) if entry.is_tensor else results(result, self._exe, self)
+        finally:
+            lib.nvm_result_free(result)
 
     def _invoke(
         self,

@@ -167,3 +167,26 @@ def test_results_outlive_the_vm(exe: nvm.Executable) -> None:
     np.testing.assert_array_equal(out.numpy(), X + 2)
     with pytest.raises(nvm.errors.Closed):
         machine.run(X, Y)
+
+
+def test_numbers_and_arrays_in_turns() -> None:
+    """The argument array that is kept from call to call forgets what stood in it."""
+    text = """#[version = "0.0.5"]
+def @main(%i: int32, %x: Tensor[(?n), int32]) -> Tensor[(?n), int32] { %x + %i }
+"""
+    x = np.arange(3, dtype="int32")
+    with nvm.compile(nvm.relay.parse(text)) as exe, nvm.VirtualMachine(exe) as vm:
+        for i in (5, np.asarray(6, "int32"), 7, np.int32(8), np.asarray(9, "int32"), -1):
+            np.testing.assert_array_equal(vm.run(i, x).numpy(), x + int(i))
+            for wrong in (
+                2**31,
+                2**70,
+                1.5,
+                np.asarray([1], "int32"),
+                np.asarray(1, "int64"),
+                None,
+            ):
+                with pytest.raises((nvm.errors.InvalidInput, nvm.errors.InvalidInputType)):
+                    vm.run(wrong, x)
+            assert vm.run(i, x[:0]).shape == (0,)
+            np.testing.assert_array_equal(vm.run(i, x[::2]).numpy(), x[::2] + int(i))
