@@ -55,8 +55,12 @@ def _through_driver(options: Sequence[str]) -> list[str]:
     return ["-Wl," + ",".join(options)]
 
 
-def _run(command: Sequence[str], objects: Sequence[bytes]) -> bytes | None:
-    """The linked bytes, or None if the command fails."""
+class LinkError(Exception):
+    """No linker did it; says for each one why."""
+
+
+def _run(command: Sequence[str], objects: Sequence[bytes]) -> bytes:
+    """The linked bytes. Raises LinkError with what the command says."""
     with tempfile.TemporaryDirectory(prefix="nimblevm-") as folder:
         place = Path(folder)
         names = []
@@ -70,11 +74,12 @@ def _run(command: Sequence[str], objects: Sequence[bytes]) -> bytes | None:
                 cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS,
                 check=False,
             )  # fmt: skip
-        except (OSError, subprocess.SubprocessError):
-            return None
+        except (OSError, subprocess.SubprocessError) as error:
+            raise LinkError(str(error)) from None
         out = place / "out.so"
         if done.returncode != 0 or not out.exists():
-            return None
+            said = done.stderr.decode(errors="replace").strip().splitlines() or ["it failed"]
+            raise LinkError(said[-1])
         return out.read_bytes()
 
 
@@ -91,13 +96,21 @@ def _choice(arch: str, command: tuple[str, ...]) -> str:
     return done.stdout.splitlines()[0] if done.stdout else ""
 
 
-def link(objects: Sequence[bytes], arch: str) -> tuple[bytes, str] | None:
-    """(shared object, name and version of the linker), or None if no linker did it."""
+def link(objects: Sequence[bytes], arch: str) -> tuple[bytes, str]:
+    """(shared object, name and version of the linker). Raises LinkError."""
+    reasons: list[str] = []
     for name, command in _commands(arch):
-        found = _run(command, objects)
-        if found is not None and not undefined_symbols(found):
+        try:
+            found = _run(command, objects)
+        except LinkError as error:
+            reasons.append(f"{name}: {error}")
+            continue
+        undefined = undefined_symbols(found)
+        if not undefined:
             return found, f"{name}: {_choice(arch, tuple(command))}"
-    return None
+        reasons.append(f"{name}: undefined {', '.join(undefined)}")
+    what = "; ".join(reasons) or f"none of {', '.join(candidates(arch))} is there"
+    raise LinkError(f"no linker works for {arch} ({what})")
 
 
 _SYMBOL_TABLES = (2, 11)  # SHT_SYMTAB, SHT_DYNSYM
@@ -183,4 +196,4 @@ exit:
 }
 """
 
-__all__ = ["SUPPORT", "SUPPORTED", "candidates", "link", "undefined_symbols"]
+__all__ = ["SUPPORT", "SUPPORTED", "LinkError", "candidates", "link", "undefined_symbols"]

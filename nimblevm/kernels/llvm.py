@@ -176,13 +176,11 @@ def _section(
     objects = compile_all(texts, info, compile_text)
     if set().union(*map(link.undefined_symbols, objects)) & link.SUPPORTED:
         objects.append(compile_text(support_text(info), info))
-    linked = link.link(objects, info.arch)
-    if linked is None:
-        _ir_only(
-            f"no linker works (tried {', '.join(link.candidates(info.arch))})", f" for {info.name}"
-        )
+    try:
+        elf, linker = link.link(objects, info.arch)
+    except link.LinkError as error:
+        _ir_only(str(error), f" for {info.name}")
         return None
-    elf, linker = linked
     version = ".".join(map(str, binding.llvm_version_info))
     producer = {
         "llvmlite": f"{llvmlite.__version__} (LLVM {version})",

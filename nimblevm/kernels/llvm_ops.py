@@ -2,7 +2,7 @@
 
 Values live in registers as: bool i1, integers iN, float16 as `float` that holds a half's value,
 float32 `float`, float64 `double`. A float16 operation is a float operation whose result is rounded
-by inline integer code, so no library is called.
+(llvm_half.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import struct
 
 from nimblevm import dtypes
 from nimblevm.errors import Unsupported
-from nimblevm.kernels import llvm_pack, llvm_panels, llvm_windows, math_table
+from nimblevm.kernels import llvm_half, llvm_pack, llvm_panels, llvm_windows, math_table
 from nimblevm.kernels.math_program import Definition, MathOp
 from nimblevm.kernels.variants import Variant
 
@@ -214,49 +214,12 @@ def _conversion(source: str, target: str) -> str:
 
 def half_to_float(b: Lines, bits: str) -> str:
     """i16 bits of a half -> float, exact."""
-    wide = b.do(f"zext i16 {bits} to i32")
-    magnitude = b.do(f"and i32 {wide}, 32767")
-    shifted = b.do(f"shl i32 {magnitude}, 13")
-    exponent = b.do(f"and i32 {shifted}, 260046848")  # 0x0f800000
-    moved = b.do(f"add i32 {shifted}, 939524096")  # 112 << 23
-    special = b.do(f"icmp eq i32 {exponent}, 260046848")
-    more = b.do(f"add i32 {moved}, 939524096")
-    normal = b.do(f"select i1 {special}, i32 {more}, i32 {moved}")
-    tiny = b.do(f"icmp eq i32 {exponent}, 0")
-    raised = b.do(f"add i32 {moved}, 8388608")  # 1 << 23
-    raised_float = b.do(f"bitcast i32 {raised} to float")
-    subnormal = b.do(f"fsub float {raised_float}, {literal(2.0**-14, 'float')}")
-    subnormal_bits = b.do(f"bitcast float {subnormal} to i32")
-    found = b.do(f"select i1 {tiny}, i32 {subnormal_bits}, i32 {normal}")
-    sign = b.do(f"and i32 {wide}, 32768")
-    sign_bit = b.do(f"shl i32 {sign}, 16")
-    signed = b.do(f"or i32 {found}, {sign_bit}")
-    return b.do(f"bitcast i32 {signed} to float")
+    return llvm_half.half_to_float(b.do, bits, b.helpers.features)
 
 
 def float_to_half(b: Lines, value: str) -> str:
     """float -> i16 bits of the nearest half, ties to even."""
-    bits = b.do(f"bitcast float {value} to i32")
-    magnitude = b.do(f"and i32 {bits}, 2147483647")
-    is_nan = b.do(f"icmp ugt i32 {magnitude}, 2139095040")  # 0x7f800000
-    big = b.do(f"select i1 {is_nan}, i32 32256, i32 31744")
-    as_float = b.do(f"bitcast i32 {magnitude} to float")
-    sum_ = b.do(f"fadd float {as_float}, {literal(0.5, 'float')}")
-    sum_bits = b.do(f"bitcast float {sum_} to i32")
-    small = b.do(f"sub i32 {sum_bits}, 1056964608")  # bits of 0.5
-    shifted = b.do(f"lshr i32 {magnitude}, 13")
-    odd = b.do(f"and i32 {shifted}, 1")
-    rebased = b.do(f"add i32 {magnitude}, -939520001")  # ((15 - 127) << 23) + 0xfff
-    rounded = b.do(f"add i32 {rebased}, {odd}")
-    normal = b.do(f"lshr i32 {rounded}, 13")
-    is_big = b.do(f"icmp uge i32 {magnitude}, 1199570944")  # 2^16
-    is_small = b.do(f"icmp ult i32 {magnitude}, 947912704")  # 2^-14
-    found = b.do(f"select i1 {is_small}, i32 {small}, i32 {normal}")
-    found = b.do(f"select i1 {is_big}, i32 {big}, i32 {found}")
-    high = b.do(f"lshr i32 {bits}, 16")
-    sign = b.do(f"and i32 {high}, 32768")
-    signed = b.do(f"or i32 {found}, {sign}")
-    return b.do(f"trunc i32 {signed} to i16")
+    return llvm_half.float_to_half(b.do, value, b.helpers.features)
 
 
 def rounded(b: Lines, value: str, dtype: str) -> str:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nimblevm.kernels.llvm_half import half_to_float
 from nimblevm.kernels.variants import Variant
 
 LANES = 16
@@ -26,8 +27,8 @@ MAX_ROWS = 6
 TILE_ROW = LANES * MAX_PANELS
 _PARAMS = "ptr %x, i64 %x_row, ptr %w, i64 %w_step, i64 %w_panel, i64 %depth, ptr %tile"
 _TYPES = {"float32": "float", "float64": "double"}
-_WEIGHTS = {**_TYPES, "float16": "half", "uint16": "i16"}
-_SIZES = {"float": 4, "double": 8, "half": 2, "i16": 2}
+_WEIGHTS = {**_TYPES, "float16": "i16", "uint16": "i16"}
+_SIZES = {"float": 4, "double": 8, "i16": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def module_text(x: str, w: str, variant: Variant, features: tuple[str, ...]) -> 
     for rows in loops:
         most = min(budget.panels(rows, width) or 1, variant.panels)
         sizes = [p for p in (4, 2, 1) if p <= most]
-        parts += [_Loop(x, w, rows, p, variant.ahead).text(name) for p in sizes]
+        parts += [_Loop(x, w, rows, p, variant.ahead, features).text(name) for p in sizes]
         blocks.append(_panels_text(x, w, rows, sizes, name))
     for left in range(1, limit + 1):
         cases.append(f"i64 {left}, label %rows{max(r for r in loops if r <= left)}")
@@ -148,8 +149,11 @@ def _register(loop: str, of: Sum) -> str:
 class _Loop:
     """Writes one micro-kernel: `rows` x `panels` sums in registers."""
 
-    def __init__(self, x: str, w: str, rows: int, panels: int, ahead: int) -> None:
+    def __init__(
+        self, x: str, w: str, rows: int, panels: int, ahead: int, features: tuple[str, ...]
+    ) -> None:
         self.rows, self.panels = rows, panels
+        self.w, self.features = w, features
         self.type, self.weight = _TYPES[x], _WEIGHTS[w]
         self.vector = f"<{LANES} x {self.type}>"
         self.lines: list[str] = []
@@ -171,10 +175,10 @@ class _Loop:
         """The 16 elements of w at `place`, as wide as the sums."""
         raw = f"<{LANES} x {self.weight}>"
         found = self.do(f"load {raw}, ptr {place}, align {_SIZES[self.weight]}")
-        match self.weight:
-            case "half":
-                return self.do(f"fpext {raw} {found} to {self.vector}")
-            case "i16":
+        match self.w:
+            case "float16":
+                return half_to_float(self.do, found, self.features, LANES)
+            case "uint16":
                 wide = self.do(f"zext {raw} {found} to <{LANES} x i32>")
                 bits = self.do(f"shl <{LANES} x i32> {wide}, splat (i32 16)")
                 return self.do(f"bitcast <{LANES} x i32> {bits} to {self.vector}")

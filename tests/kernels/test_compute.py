@@ -39,7 +39,7 @@ OPS = tuple(
     for op in all_ops()
     if not op.name.startswith(HANDLED_ELSEWHERE) and not is_c_only(op.name)
 )
-TARGETS = ("x86-64", "x86-64-v3")
+TARGETS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
 
 
 @dataclass(frozen=True)

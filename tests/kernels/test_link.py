@@ -36,7 +36,6 @@ def test_support_functions(name: str, tmp_path: Path) -> None:
     needs = caller(name)
     assert link.undefined_symbols(needs) == (name,)
     linked = link.link([needs, llvm.compile_text(llvm.support_text(INFO), INFO)], "x86_64")
-    assert linked is not None
     elf, linker = linked
     assert linker
     assert link.undefined_symbols(elf) == ()
@@ -57,13 +56,19 @@ def test_support_functions(name: str, tmp_path: Path) -> None:
 
 
 def test_undefined_symbols_are_not_linked() -> None:
-    assert link.link([caller("memset")], "x86_64") is None
+    with pytest.raises(link.LinkError, match=r"ld: .*undefined reference to `memset'"):
+        link.link([caller("memset")], "x86_64")
 
 
 def test_no_linker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert link.link([caller("memset")], "x86_64") is None
+    with pytest.raises(link.LinkError, match=r"none of .*ld.*ziglang is there"):
+        link.link([caller("memset")], "x86_64")
+    with pytest.raises(
+        link.LinkError, match=r"none of aarch64-linux-gnu-ld, ld, ld.lld, ziglang is there"
+    ):
+        link.link([], "aarch64")
 
 
 def test_equal_objects_give_equal_bytes() -> None:
