@@ -26,6 +26,7 @@ from nimblevm.compiler.passes.split_inputs import SPLIT_INPUTS
 from nimblevm.compiler.passes.split_loops import SPLIT_LOOPS
 from nimblevm.compiler.passes.split_products import SPLIT_PRODUCTS
 from nimblevm.compiler.passes.to_anf import TO_ANF
+from nimblevm.compiler.passes.winograd import WINOGRAD
 
 PIPELINE = Sequential(
     (
@@ -43,6 +44,7 @@ PIPELINE = Sequential(
         SHAPE_FUNCTIONS,
         FOLD_BATCH_NORM,
         PACK_CONVOLUTIONS,
+        WINOGRAD,
         DEAD_CODE,
         PACK_WEIGHTS,
         TO_ANF,

@@ -26,6 +26,9 @@ def padding(value: Sizes, count: int) -> tuple[int, ...]:
     return found * 2 if len(found) == count else found
 
 
+pads = padding
+
+
 def _conv(name: str, data: Operand, weight: Operand, **given: Any) -> ir.Call:
     row = op.conv.ROWS.get(name)
     rank = 2 if row is None else row.rank
@@ -75,6 +78,18 @@ def contrib_conv2d_pack(
         "nn.contrib_conv2d_pack", data, weight, strides=strides, padding=padding, dilation=dilation,
         channels=channels, kernel_size=kernel_size, data_layout=data_layout, weight_layout=weight_layout,
     )  # fmt: skip
+
+
+def contrib_conv2d_winograd_without_weight_transform(
+    data: Operand,
+    weight: Operand,
+    channels: int,
+    padding: Sizes = (0, 0),
+    data_layout: str = "NHWC",
+) -> ir.Call:
+    """A 3 x 3 convolution by Winograd's F(2 x 2, 3 x 3) with a transformed weight; the result is NHWC."""
+    attrs = op.conv2d_winograd.WinogradAttrs(pads(padding, 2), channels, data_layout)
+    return call_op("nn.contrib_conv2d_winograd_without_weight_transform", data, weight, attrs=attrs)
 
 
 def conv2d(

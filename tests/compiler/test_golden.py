@@ -39,6 +39,7 @@ from nimblevm.compiler.passes.split_loops import SPLIT_LOOPS
 from nimblevm.compiler.passes.split_products import SPLIT_PRODUCTS
 from nimblevm.compiler.passes.to_anf import TO_ANF
 from nimblevm.compiler.passes.to_graph import TO_GRAPH
+from nimblevm.compiler.passes.winograd import WINOGRAD
 from nimblevm.driver import evaluate_call
 from nimblevm.relay.infer_type import infer_type
 from nimblevm.relay.ir import IRModule
@@ -53,7 +54,7 @@ PASSES: dict[str, Pass] = {
         NAME_EFFECTS, INSERT_CHECKS, INLINE, SIMPLIFY, FOLD_CONSTANT, CSE, DEAD_CODE, SHAPE_FUNCTIONS, TO_ANF, LAMBDA_LIFT,
         FIND_APPENDS, FUSE_OPS, MANIFEST_ALLOC, PLAN_MEMORY, TO_GRAPH, SIMPLIFY_INFERENCE, ETA_EXPAND, PARTIAL_EVAL,
         SPLIT_INPUTS, HOIST_PROJECTION, SPLIT_PRODUCTS, SPLIT_LOOPS, BATCH_LEAVES, BATCH_LEVELS, SPECIALIZE_LOOPS,
-        PROJECT_TABLES, FOLD_BATCH_NORM, PACK_CONVOLUTIONS,
+        PROJECT_TABLES, FOLD_BATCH_NORM, PACK_CONVOLUTIONS, WINOGRAD,
     )
 }  # fmt: skip
 CASES = sorted(path for name in PASSES for path in (GOLDEN / name).glob("*.rly"))

@@ -45,7 +45,10 @@ HEIGHT = 12
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Nest:
-    """Loops around outputs, the last one over columns; `local` gets the sum over `depths` of x * w; then `after`."""
+    """Loops around outputs, the last one over columns; `local` gets the sum over `depths` of x * w; then `after`.
+
+    The first `outer` loops choose a weight, and so stay loops around the tiles.
+    """
 
     loops: tuple[For, ...]
     local: Local
@@ -53,11 +56,17 @@ class Nest:
     x: Load
     w: Load
     after: tuple[Statement, ...]
+    outer: int = 0
+
+    @property
+    def rows(self) -> tuple[For, ...]:
+        """The loops whose turns are rows of tiles."""
+        return self.loops[self.outer : -1]
 
     @property
     def of_images(self) -> bool:
         """Whether this is no product of a matrix, for which panels.py has more."""
-        return len(self.depths) > 1 or len(self.loops) > 3
+        return len(self.depths) > 1 or len(self.rows) > 2 or self.outer > 0
 
 
 def affine(value: Value) -> dict[LoopVar | None, int] | None:
@@ -115,15 +124,19 @@ def nest_of(statement: For, buffers: Sequence[Buffer]) -> Nest | None:
         return None
     if any(isinstance(s, For | Accumulate) for s in all_statements(body[2:])):
         return None
-    nest = Nest(tuple(loops), start.local, tuple(depths), x, w, body[2:])
+    outer = len(w.indices) - 3
+    nest = Nest(tuple(loops), start.local, tuple(depths), x, w, body[2:], max(outer, 0))
     fits = _weights_fit(nest) and _data_fits(nest, buffers)
     return nest if fits else None
 
 
 def _weights_fit(nest: Nest) -> bool:
     """Whether w is read as panels, an element of the window after the other."""
-    column, indices = nest.loops[-1].var, nest.w.indices
+    column, indices = nest.loops[-1].var, nest.w.indices[nest.outer :]
     if len(indices) != 3 or not all(isinstance(d.extent, Const) for d in nest.depths):
+        return False
+    loops = [loop.var for loop in nest.loops[: nest.outer]]
+    if len(nest.loops) <= nest.outer or list(nest.w.indices[: nest.outer]) != loops:
         return False
     for index, op in ((indices[0], "floordiv"), (indices[2], "floormod")):
         if not isinstance(index, Binary) or index.op != op or index.lhs is not column:
@@ -206,14 +219,18 @@ class Tiler:
         group, block = LoopVar(INDEX, "g"), LoopVar(INDEX, "q")
         panel = folded("mul", group, const(MAX_PANELS)) if groups > 1 else const(0)
         rows: Value = const(1)
-        for loop in nest.loops[:-1]:
+        for loop in nest.rows:
             rows = folded("mul", rows, loop.extent)
         first = Binary(INDEX, "mul", block, const(HEIGHT))
         count = Binary(INDEX, "min", const(HEIGHT), folded("sub", rows, first))
         body = self._block(nest, first, count, panel, _least(MAX_PANELS, panels, panel))
         blocks = folded("floordiv", folded("add", rows, const(HEIGHT - 1)), const(HEIGHT))
-        found: list[Statement] = [For(block, blocks, tuple(body), True)]
-        return found if groups == 1 else [For(group, const(groups), tuple(found), True)]
+        found = For(block, blocks, tuple(body), True)
+        if groups > 1:
+            found = For(group, const(groups), (found,), True)
+        for loop in reversed(nest.loops[: nest.outer]):
+            found = For(loop.var, loop.extent, (found,), True)
+        return [found]
 
     def _block(
         self, nest: Nest, first: Value, count: Value, panel: Value, panels: Value
@@ -229,8 +246,9 @@ class Tiler:
         (outer, inner), depth = self._steps(nest)
         columns = nest.loops[-1].extent
         assert isinstance(columns, Const)
-        w = Load(nest.w.dtype, nest.w.buffer, (panel, const(0), const(0)))
-        w_panel = folded("mul", self.buffers[w.buffer].axes[1].size, const(LANES))
+        first_weight = (*nest.w.indices[: nest.outer], panel, const(0), const(0))
+        w = Load(nest.w.dtype, nest.w.buffer, first_weight)
+        w_panel = folded("mul", self.buffers[w.buffer].axes[-2].size, const(LANES))
         product = WindowProduct(
             tile, Load(nest.x.dtype, nest.x.buffer, zeros), offsets, (outer, inner), w, w_panel, depth, count, panels
         )  # fmt: skip
@@ -298,7 +316,7 @@ class Tiler:
 def _places(nest: Nest, number: Value) -> dict[Value, Value]:
     """The loop variables around the columns for an output's number."""
     found: dict[Value, Value] = {}
-    loops = nest.loops[:-1]
+    loops = nest.rows
     for loop in reversed(loops[1:]):
         size = loop.extent
         if not isinstance(size, Const):

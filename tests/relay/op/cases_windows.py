@@ -7,7 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from nimblevm.relay.op import adaptive_pool, conv, conv2d_pack, einsum, matmul, pool, resize
+from nimblevm.relay.op import (
+    adaptive_pool,
+    conv,
+    conv2d_pack,
+    conv2d_winograd,
+    einsum,
+    matmul,
+    pool,
+    resize,
+)
 from tests.relay.op.draw import (
     SIZES,
     Case,
@@ -115,6 +124,19 @@ def _conv2d_pack(source: Source, dtype: str) -> Case:
         conv2d_pack.packed_kernel(weight, "OIHW"),
     )
     return Case(inputs, attrs)
+
+
+def _winograd(source: Source, dtype: str) -> Case:
+    padding = _padding(source, 2)
+    inner, outer = pick(source, (0, 1, 2, 16, 33)), pick(source, (1, 3, 16, 17, 70))
+    layout = _layout(source, "NHWC", "NCHW")
+    data = {"N": pick(source, (0, 1, 2)), "C": inner}
+    for letter, (before, after) in zip("HW", _pairs(padding, 2), strict=True):
+        data[letter] = max(3 - before - after, 0) + source.integer(0, 7)
+    weight = array(source, (outer, inner, 3, 3), dtype, special=False)
+    panels = conv2d_winograd.transformed(conv2d_pack.packed_kernel(weight, "OIHW"))
+    attrs = conv2d_winograd.WinogradAttrs(padding, outer, layout)
+    return Case((array(source, _shaped(layout, data), dtype, special=False), panels), attrs)
 
 
 def _pool(source: Source, dtype: str, name: str) -> Case:
@@ -236,6 +258,7 @@ CASES: dict[str, Callable[[Source, str], Case]] = {
     "nn.matmul": _matmul,
     "einsum": _einsum,
     "nn.contrib_conv2d_pack": _conv2d_pack,
+    "nn.contrib_conv2d_winograd_without_weight_transform": _winograd,
     "image.resize1d": lambda source, dtype: _resize(source, dtype, 1),
     "image.resize2d": lambda source, dtype: _resize(source, dtype, 2),
     "image.resize3d": lambda source, dtype: _resize(source, dtype, 3),

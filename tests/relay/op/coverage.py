@@ -68,7 +68,7 @@ DTYPE_GAPS: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
         "no other bytes than 0 and 1 are a bool; kernels hold float16 values as float32, where a NaN's bits change",
     ),
     (
-        tuple(d for d in ALL if d not in ("float32", "float64")), ("nn.contrib_dense_pack", "nn.contrib_conv2d_pack"),
+        tuple(d for d in ALL if d not in ("float32", "float64")), ("nn.contrib_",),
         "passes write them for the dtypes of the register tiles; nn.dense and nn.conv2d take the others",
     ),
 )  # fmt: skip

@@ -1,0 +1,157 @@
+"""nn.contrib_conv2d_winograd_without_weight_transform: three nests of loops, the middle one 16 products of matrices.
+
+    v[p, n, ty, tx, i] = transforms of the 4 x 4 elements of padded data at (2 ty, 2 tx)
+    m[p, n, ty, tx, o] = sum over i of v[p, n, ty, tx, i] * weight[p, o // 16, i, o % 16]      (schedule/windows.py)
+    out[n, y, x, o] = what the tile at (y div 2, x div 2) gives at (y mod 2, x mod 2)
+
+padded, v and m are scratch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nimblevm.kernels.compute.common import tensor_type
+from nimblevm.kernels.compute.windows import Storing, scratch, unused
+from nimblevm.kernels.llvm_panels import LANES
+from nimblevm.kernels.loop_ir import Store, Value
+from nimblevm.kernels.tensor_expr import (
+    Emitter,
+    Index,
+    Steps,
+    TensorExpr,
+    Tensors,
+    register_compute,
+    single,
+)
+from nimblevm.relay import dims
+from nimblevm.relay.op.conv2d_winograd import TERMS, TILE, tiles, windows
+from nimblevm.relay.op.windows import arranged
+
+
+class _Winograd:
+    """One convolution."""
+
+    def __init__(self, em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> None:
+        self.em, self.layout = em, attrs.data_layout
+        self.data, self.weight = (single(arg) for arg in args)
+        self.dtype = tensor_type(out).dtype
+        sizes = dict(zip(self.layout, self.data.shape, strict=True))
+        self.batch, self.height, self.width = (sizes[c] for c in "NHW")
+        inner = self.weight.shape[2]
+        self.inner = inner if isinstance(inner, int) else sizes["C"]
+        self.windows = windows(attrs, (self.height, self.width))
+        self.counts = [tiles(w) for w in self.windows]
+        padded = [dims.add(dims.mul(count, TILE), 2) for count in self.counts]
+        places = (self.batch, *self.counts)
+        self.padded = TensorExpr((self.batch, *padded, self.inner), self.dtype, unused)
+        self.parts = TensorExpr((TERMS, *places, self.inner), self.dtype, unused)
+        self.sums = TensorExpr((TERMS, *places, attrs.channels), self.dtype, unused)
+
+    def _pad(self) -> Storing:
+        """Store the padded data, as much of it as tiles cover."""
+        em, b = self.em, self.em.b
+        buffer = scratch(em, self.padded)
+        rows, columns = self.windows
+        shape = self.padded.shape
+        zero = b.const(0, self.dtype)
+
+        def zeros(extents: Sequence[Any], start: Sequence[Any]) -> None:
+            with em.loops(extents, parallel=True) as index:
+                where = [b.add(em.dim(s), i) for s, i in zip(start, index, strict=True)]
+                em.emit(Store(buffer, tuple(where), zero))
+
+        end_y, end_x = (dims.add(w.size, w.before) for w in self.windows)
+        across = (self.batch, self.height)
+        if rows.before:
+            zeros((self.batch, rows.before, *shape[2:]), (0, 0, 0, 0))
+        zeros((self.batch, dims.sub(shape[1], end_y), *shape[2:]), (0, end_y, 0, 0))
+        if columns.before:
+            zeros((*across, columns.before, self.inner), (0, rows.before, 0, 0))
+        zeros((*across, dims.sub(shape[2], end_x), self.inner), (0, rows.before, end_x, 0))
+        with em.loops((*across, self.width, self.inner), parallel=True) as (n, y, x, i):
+            value = yield self.data, arranged(self.layout, {"N": n, "H": y, "W": x, "C": i})
+            place = (b.add(y, b.i64(rows.before)), b.add(x, b.i64(columns.before)))
+            em.emit(Store(buffer, (n, *place, i), value))
+        self.padded.storage = buffer
+
+    def _transform(self) -> Storing:
+        """Store the transforms of all tiles."""
+        em, b = self.em, self.em.b
+        buffer = scratch(em, self.parts)
+        with em.loops(self.parts.shape[1:], parallel=True) as (n, ty, tx, i):
+            top, left = b.mul(ty, b.i64(TILE)), b.mul(tx, b.i64(TILE))
+            elements: list[list[Value]] = []
+            for r in range(4):
+                row: list[Value] = []
+                for s in range(4):
+                    place = (b.add(top, b.i64(r)), b.add(left, b.i64(s)))
+                    value = yield self.padded, (n, *place, i)
+                    row.append(value)
+                elements.append(row)
+            halfway = list(
+                zip(*[self._four(column) for column in zip(*elements, strict=True)], strict=True)
+            )
+            for r, found in enumerate(map(self._four, halfway)):
+                for s, value in enumerate(found):
+                    em.emit(Store(buffer, (b.i64(4 * r + s), n, ty, tx, i), value))
+        self.parts.storage = buffer
+
+    def _four(self, d: Sequence[Value]) -> tuple[Value, Value, Value, Value]:
+        b = self.em.b
+        return b.sub(d[0], d[2]), b.add(d[1], d[2]), b.sub(d[2], d[1]), b.sub(d[1], d[3])
+
+    def _multiply(self) -> Storing:
+        """Store the sums over channels of all tiles."""
+        em, b = self.em, self.em.b
+        buffer = scratch(em, self.sums)
+        lanes = b.i64(LANES)
+        with em.loops(self.sums.shape, parallel=True) as index:
+            p, *place, channel = index
+            panel, lane = b.binary("floordiv", channel, lanes), b.binary("floormod", channel, lanes)
+
+            def term(inside: Index) -> Steps:
+                value = yield self.parts, (p, *place, *inside)
+                weight = yield self.weight, (p, panel, *inside, lane)
+                return b.mul(value, weight)
+
+            zero = b.const(0, self.dtype)
+            total = yield from em.accumulate("add", zero, index, (self.inner,), term)
+            em.emit(Store(buffer, index, total))
+        self.sums.storage = buffer
+
+    def at(self, index: Index) -> Steps:
+        em, b = self.em, self.em.b
+        if self.sums.storage is None:
+            yield from em.cheap(self.weight)
+            with em.at_top():
+                yield from self._pad()
+                yield from self._transform()
+                yield from self._multiply()
+        n, y, x, channel = index
+        two = b.i64(TILE)
+        tile = (n, b.binary("floordiv", y, two), b.binary("floordiv", x, two), channel)
+        turns: list[tuple[Value, Value]] = []
+        for at in (y, x):
+            odd = b.binary("floormod", at, two)
+            one, minus = (b.const(v, self.dtype) for v in (1, -1))
+            sign = b.select(b.compare("eq", odd, b.i64(0)), one, minus)
+            turns.append((b.mul(odd, b.i64(3)), sign))
+        (row, down), (column, across) = turns
+        rows: list[Value] = []
+        for r in (row, b.i64(1), b.i64(2)):
+            three: list[Value] = []
+            for s in (column, b.i64(1), b.i64(2)):
+                value = yield self.sums, (b.add(b.mul(r, b.i64(4)), s), *tile)
+                three.append(value)
+            rows.append(b.add(three[1], b.mul(across, b.add(three[0], three[2]))))
+        return b.add(rows[1], b.mul(down, b.add(rows[0], rows[2])))
+
+
+def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tensors:
+    conv = _Winograd(em, args, attrs, out)
+    return TensorExpr(tensor_type(out).shape, conv.dtype, conv.at, 1 << 20, costly=True)
+
+
+register_compute("nn.contrib_conv2d_winograd_without_weight_transform", _compute)
