@@ -343,6 +343,8 @@ class KernelText:
         numbers = (statement.w_step, statement.w_panel, statement.depth)
         args += [f"i64 {self._value(n)}" for n in numbers]
         args.append(f"ptr %b{statement.tile}")
+        following = statement.following or w
+        args.append(f"ptr {self._address(following.buffer, following.indices)}")
         args += [f"i64 {self._value(n)}" for n in (statement.rows, statement.panels)]
         self.lines.void(f"call void @{function}({', '.join(args)})")
 

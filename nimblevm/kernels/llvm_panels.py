@@ -1,7 +1,7 @@
 """Micro-kernels of products with a right operand in rows of 16 columns, as LLVM text.
 
     void @panels.<x>.<w>.<variant>(ptr x, i64 x_row, ptr w, i64 w_step, i64 w_panel, i64 depth, ptr tile,
-                                   i64 rows, i64 panels)
+                                   ptr next, i64 rows, i64 panels)
 
     tile[r * row_of_tile + 16 * p + t] = sum over k < depth of x[r * x_row + k] * w[p * w_panel + k * w_step + t]
 
@@ -9,6 +9,11 @@ for r < rows <= MAX_ROWS, p < panels <= MAX_PANELS and t < 16; strides count ele
 16 * MAX_PANELS elements. The function chooses by rows and panels among loops that keep all their sums in registers,
 written with vectors of 16 elements, which LLVM splits for narrower targets. All kernels of a module share them.
 variants.py says what there is to choose.
+
+`next` is what will be read after w. With many rows there is time to fetch it: one cache line in each turn of the depth
+for three rows and more, so MAX_ROWS rows fetch the share of one panel of float32, the next MAX_ROWS rows that of the
+panel behind it. So weights that come from memory arrive while the ones before are multiplied (BERT-base, 69 tokens:
+112 instead of 118 ms; two lines in a turn: 120).
 
 The scheme (a column panel streams past, rows are broadcast) is that of Goto and van de Geijn, "Anatomy of
 High-Performance Matrix Multiplication", 2008; at batch 1 nothing but the stream of weights matters.
@@ -25,7 +30,9 @@ LANES = 16
 MAX_PANELS = 4
 MAX_ROWS = 6
 TILE_ROW = LANES * MAX_PANELS
-_PARAMS = "ptr %x, i64 %x_row, ptr %w, i64 %w_step, i64 %w_panel, i64 %depth, ptr %tile"
+LINE = 64
+"""Bytes of a cache line."""
+_PARAMS = "ptr %x, i64 %x_row, ptr %w, i64 %w_step, i64 %w_panel, i64 %depth, ptr %tile, ptr %next"
 _TYPES = {"float32": "float", "float64": "double"}
 _WEIGHTS = {**_TYPES, "float16": "i16", "uint16": "i16"}
 _SIZES = {"float": 4, "double": 8, "i16": 2}
@@ -86,6 +93,7 @@ entry:
 again:
   %x.now = phi ptr [ %x, %entry ], [ %x.next, %more ]
   %tile.now = phi ptr [ %tile, %entry ], [ %tile.next, %more ]
+  %next.now = phi ptr [ %next, %entry ], [ %next.next, %more ]
   %left = phi i64 [ %rows, %entry ], [ %left.next, %more ]
   %few = icmp slt i64 %left, {limit}
   %most = select i1 %few, i64 %left, i64 {limit}
@@ -98,6 +106,8 @@ more:
   %x.next = getelementptr {type_}, ptr %x.now, i64 %skip
   %tile.skip = mul i64 %now, {TILE_ROW * size}
   %tile.next = getelementptr i8, ptr %tile.now, i64 %tile.skip
+  %next.skip = mul i64 %depth, {LINE}
+  %next.next = getelementptr i8, ptr %next.now, i64 %next.skip
   br label %again
 done:
   ret void
@@ -129,7 +139,7 @@ def _panels_text(x: str, w: str, rows: int, sizes: list[int], name: str) -> str:
             f"  %{here}.to = mul i64 %{here}.p, {LANES}",
             f"  %{here}.t = getelementptr {type_}, ptr %tile.now, i64 %{here}.to",
             f"  call void @{name}.{rows}x{size}(ptr %x.now, i64 %x_row, ptr %{here}.w, i64 %w_step, "
-            f"i64 %w_panel, i64 %depth, ptr %{here}.t)",
+            f"i64 %w_panel, i64 %depth, ptr %{here}.t, ptr %next.now)",
             f"  br label %{here}",
         ]
         before, done_in = [here], f"%{here}.p"
@@ -165,6 +175,7 @@ class _Loop:
             (r, p, c) for r in range(rows) for p in range(panels) for c in range(self.chains)
         ]
         self.ahead = ahead if self.streams else 0
+        self.fetches = rows > 2 and panels == MAX_PANELS
 
     def do(self, text: str) -> str:
         self.count += 1
@@ -195,6 +206,10 @@ class _Loop:
                     f"  call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 3, i32 1)"
                 )
             columns.append(self.column(place))
+        if self.fetches:
+            line = self.do(f"shl i64 {k}, {LINE.bit_length() - 1}")
+            place = self.do(f"getelementptr i8, ptr %next, i64 {line}")
+            self.lines.append(f"  call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 3, i32 1)")
         new = dict(sums)
         for r in range(self.rows):
             place = self.do(f"getelementptr {self.type}, ptr %x{r}, i64 {k}")

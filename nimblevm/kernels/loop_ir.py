@@ -201,7 +201,8 @@ class PanelProduct(Statement):
     """A tile of a product whose right operand lies in rows of 16 columns. Made by schedules, never stored in files.
 
     tile[TILE_ROW r + 16 p + t] = sum over k < depth of x[r x_row + k] * w[p w_panel + k w_step + t] for r < rows,
-    p < panels, t < 16 (llvm_panels.py): x and w are the elements that the strides (in elements) count from.
+    p < panels, t < 16 (llvm_panels.py): x and w are the elements that the strides (in elements) count from. following:
+    where the weights begin that are read after these, if known.
     """
 
     tile: int
@@ -214,6 +215,7 @@ class PanelProduct(Statement):
     rows: Value
     panels: Value
     variant: Variant = PLAIN
+    following: Load | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -87,7 +87,8 @@ def values_of(statement: Statement) -> tuple[Value, ...]:
         case PanelProduct():
             sizes = (statement.depth, statement.rows, statement.panels)
             strides = (statement.x_row, statement.w_step, statement.w_panel)
-            return (statement.x, statement.w, *strides, *sizes)
+            following = () if statement.following is None else (statement.following,)
+            return (statement.x, statement.w, *strides, *sizes, *following)
         case WindowProduct():
             steps = [value for step in statement.steps for value in step]
             counts = (statement.depth, statement.rows, statement.panels)

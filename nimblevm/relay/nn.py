@@ -63,7 +63,7 @@ def contrib_dense_pack(
     units: int | None = None,
     out_dtype: str = "",
 ) -> ir.Call:
-    """data times a weight that lies in panels of 16 columns (weight_layout "NC16n")."""
+    """data times a weight that lies in panels of columns (weight_layout "NC16n" or "NC64n")."""
     attrs = op.dense_pack.DensePackAttrs(weight_layout, units, out_dtype)
     return call_op("nn.contrib_dense_pack", data, weight, attrs=attrs)
 

@@ -37,6 +37,23 @@ def test_dense_and_matmul() -> None:
     assert _names(lambda x: relay.nn.matmul(x, t)) == ["nn.contrib_dense_pack"]
 
 
+@pytest.mark.parametrize(
+    ("units", "shape"),
+    [(8, (1, 5, 16)), (48, (3, 5, 16)), (64, (1, 5, 64)), (65, (5, 5, 16)), (150, (10, 5, 16)),
+     (384, (6, 5, 64)), (2000, (32, 5, 64))],
+)  # fmt: skip
+def test_wide_panels_where_they_are_nearly_full(units: int, shape: tuple[int, ...]) -> None:
+    x = relay.var("x", shape=(relay.Any(), 5), dtype="float32")
+    product = relay.Function([x], relay.nn.dense(x, _weight(units)))
+    mod = relay.infer_type(relay.IRModule.from_expr(product))
+    nodes = postorder(PACK_WEIGHTS(mod, PassContext())["main"].body)
+    packed = next(node for node in nodes if isinstance(node, Constant))
+    assert packed.data.shape == shape
+    columns = packed.data.transpose(0, 2, 1).reshape(-1, 5)
+    np.testing.assert_array_equal(columns[:units], _weight(units).data)
+    assert not columns[units:].any()
+
+
 def test_narrow_weights_stay() -> None:
     assert _names(lambda x: relay.nn.dense(x, _weight(7))) == ["nn.dense"]
 
@@ -78,9 +95,12 @@ def test_results_are_those_of_plain_weights() -> None:
 def test_weights_of_16_bits(weights: str, tolerance: float) -> None:
     rng = np.random.default_rng(0)
     w = rng.standard_normal((64, 5)).astype("float32")
-    full = nvm.compile(relay.parse(TEXT), params={"w": w})
+    sizes = [
+        len(nvm.compile(relay.parse(TEXT), params={"w": w}, weights=s, native=False).to_bytes())
+        for s in ("float32", weights)
+    ]
+    assert sizes[0] - sizes[1] >= w.nbytes // 2 - 256
     half = nvm.compile(relay.parse(TEXT), params={"w": w}, weights=weights)
-    assert len(full.to_bytes()) - len(half.to_bytes()) >= w.nbytes // 2 - 256
     x = rng.standard_normal((3, 5)).astype("float32")
     for native in (True, False):
         found = nvm.VirtualMachine(nvm.load(half.to_bytes(), native=native)).run(x).numpy()

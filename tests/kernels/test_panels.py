@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nimblevm.kernels import llvm
-from nimblevm.kernels.loop_ir import PanelProduct
+from nimblevm.kernels.loop_ir import Binary, Const, For, PanelProduct, Value
 from nimblevm.kernels.lower import LoweredKernel, lower_primitive
 from nimblevm.kernels.rewrite import all_statements
 from nimblevm.kernels.schedule import schedule
@@ -21,11 +21,11 @@ ROWS = (0, 1, 2, 3, 5, 6, 7, 12, 13, 25)
 UNITS = (1, 15, 16, 17, 64, 70, 150)
 
 
-def _dense(rows: str, depth: int, units: int, dtype: str = "float32") -> str:
-    panels = -(-units // 16)
-    return f"""def @main(%x: Tensor[({rows}, {depth}), {dtype}], %w: Tensor[({panels}, {depth}, 16), {dtype}],
+def _dense(rows: str, depth: int, units: int, dtype: str = "float32", width: int = 16) -> str:
+    panels = -(-units // width)
+    return f"""def @main(%x: Tensor[({rows}, {depth}), {dtype}], %w: Tensor[({panels}, {depth}, {width}), {dtype}],
       %b: Tensor[({units}), {dtype}]) {{
-      tanh(nn.contrib_dense_pack(%x, %w, weight_layout="NC16n", units={units}) + %b) }}"""
+      tanh(nn.contrib_dense_pack(%x, %w, weight_layout="NC{width}n", units={units}) + %b) }}"""
 
 
 def _products(lowered: LoweredKernel, features: tuple[str, ...]) -> int:
@@ -35,9 +35,10 @@ def _products(lowered: LoweredKernel, features: tuple[str, ...]) -> int:
 
 @pytest.mark.parametrize("units", UNITS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_every_row_count(units: int, dtype: str) -> None:
+@pytest.mark.parametrize("width", [16, 64])
+def test_every_row_count(units: int, dtype: str, width: int) -> None:
     depth = 37
-    lowered = lower_primitive(parsed(_dense("?m", depth, units, dtype))[1])
+    lowered = lower_primitive(parsed(_dense("?m", depth, units, dtype, width))[1])
     code = llvm.build([lowered.kernel], "native")
     assert code is not None
     library = Library(code)
@@ -46,17 +47,18 @@ def test_every_row_count(units: int, dtype: str) -> None:
     for rows in ROWS:
         x = floats(rows, depth).astype(dtype)
         expected = np.tanh(x @ w.T + b)
-        args = [x, panels_of(w), b]
+        args = [x, panels_of(w, width), b]
         found = Program(lowered, args, bind(lowered, args, [expected])).run(library)[0]
         assert agree(found, expected, 1e-5, 1e-5), rows
 
 
 @pytest.mark.parametrize("target", ["x86-64", "x86-64-v3", "x86-64-v4"])
-def test_every_target_this_machine_runs(target: str) -> None:
+@pytest.mark.parametrize("width", [16, 64])
+def test_every_target_this_machine_runs(target: str, width: int) -> None:
     info, host = llvm.parse_target(target), llvm.parse_target("native")
     if info is None or host is None or not set(info.features) <= set(host.features):
         pytest.skip(f"this machine does not run {target}")
-    lowered = lower_primitive(parsed(_dense("?m", 21, 70))[1])
+    lowered = lower_primitive(parsed(_dense("?m", 21, 70, width=width))[1])
     code = llvm.build([lowered.kernel], target)
     assert code is not None
     library = Library(code)
@@ -64,9 +66,49 @@ def test_every_target_this_machine_runs(target: str) -> None:
     for rows in ROWS:
         x = floats(rows, 21)
         expected = np.tanh(x @ w.T + b)
-        args = [x, panels_of(w), b]
+        args = [x, panels_of(w, width), b]
         found = Program(lowered, args, bind(lowered, args, [expected])).run(library)[0]
         assert agree(found, expected, 1e-5, 1e-5), rows
+
+
+def _evaluate(value: Value, at: dict[Value, int]) -> int:
+    match value:
+        case Const(value=number):
+            return int(number)
+        case Binary(op=op, lhs=lhs, rhs=rhs):
+            a, b = _evaluate(lhs, at), _evaluate(rhs, at)
+            return {
+                "add": a + b,
+                "mul": a * b,
+                "floordiv": a // max(b, 1),
+                "floormod": a % max(b, 1),
+            }[op]
+        case _:
+            return at[value]
+
+
+@pytest.mark.parametrize("width", [16, 64])
+def test_what_is_fetched_meanwhile(width: int) -> None:
+    """Blocks of rows fetch the next group's weights in turns: the whole of it, the first group's after the last one."""
+    depth, units = 40, 150
+    body = schedule(
+        lower_primitive(parsed(_dense("?m", depth, units, width=width))[1]).kernel, ("avx512f",)
+    ).body
+    group = next(s for s in all_statements(body) if isinstance(s, For))
+    block = next(s for s in group.body if isinstance(s, For))
+    product = next(s for s in all_statements(body) if isinstance(s, PanelProduct))
+    assert product.following is not None
+    assert product.following.buffer == product.w.buffer
+    indices = product.following.indices
+    for g, following in enumerate((1, 2, 0)):
+        found = []
+        for q in range(4):
+            at: dict[Value, int] = {group.var: g, block.var: q}
+            panel, k, lane = (_evaluate(index, at) for index in indices)
+            assert lane == 0
+            found.append((panel * depth + k) * width)
+        start = following * 64 * depth
+        assert found == [start, start + 32 * depth] * 2
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2, 3, 4, 5])

@@ -1,19 +1,24 @@
-"""Lay constant weights out as panels of 16 columns, the way the kernels read them.
+"""Lay constant weights out as panels of columns, the way the kernels read them.
 
 before:  nn.dense(%x, meta[relay.Constant][0])             (the constant is (units, K))
-after:   nn.contrib_dense_pack(%x, meta[relay.Constant][0], weight_layout="NC16n", units=512)
-         (the constant is (ceil(units / 16), K, 16), zeros behind the last column)
+after:   nn.contrib_dense_pack(%x, meta[relay.Constant][0], weight_layout="NC64n", units=512)
+         (the constant is (ceil(units / 64), K, 64), zeros behind the last column)
+
+Panels of 64 columns are what a kernel reads at once, so the weights of a matrix-vector product are one stream, which
+takes 4 % less time than four (docs/performance.md). Panels have 16 columns where 64 would leave too many of them empty.
 
 Also nn.matmul with a constant right operand. A constant has one layout for all of its uses: one that anything but such
 a product reads stays as it is, except that rows of a large table (an embedding's, which is the last product's weight
-too) are taken out of the panels: compiler/packed_rows.py. So do weights of fewer columns than MIN_UNITS stay, where
-padding costs more than it gains, and dtypes without packed kernels. With `weights` "float16" or "bfloat16" float32
-weights are stored in 16 bits; tables whose rows are taken keep their layout and 32 bits then.
+too) are taken out of the panels, narrow ones then: compiler/packed_rows.py. So do weights of fewer columns than
+MIN_UNITS stay, where padding costs more than it gains, and dtypes without packed kernels. With `weights` "float16" or
+"bfloat16" float32 weights are stored in 16 bits; tables whose rows are taken keep their layout and 32 bits then.
 
 Needs: inferred types. Keeps: them. Cost: one walk and a copy of the weights.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -32,7 +37,7 @@ from nimblevm.errors import CompileError
 from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Span, children, late_array
 from nimblevm.relay.late import LateArray
 from nimblevm.relay.op.common import Array
-from nimblevm.relay.op.dense_pack import DTYPES, LANES, LAYOUT, panels_of, to_bfloat16
+from nimblevm.relay.op.dense_pack import DTYPES, NARROW, WIDTHS, layout_of, panels_of, to_bfloat16
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import TensorType
 
@@ -62,10 +67,16 @@ def _unit_axis(node: Expr) -> int:
     return 0 if node.op.name == "nn.dense" or node.attrs.transpose_b else 1
 
 
-def _packable(mod: IRModule, rows: bool) -> dict[Constant, int]:
-    """Constants that only such products read, all in one way, and the axis of their columns. rows: lookups of rows may
-    read them too.
-    """
+@dataclass(frozen=True, slots=True)
+class _Packing:
+    """How a weight is packed: the axis that counts its columns, and the layout."""
+
+    axis: int
+    layout: str
+
+
+def _packable(mod: IRModule, rows: bool) -> dict[Constant, _Packing]:
+    """Constants that only such products read, all in one way. rows: lookups of rows may read them too."""
     axis: dict[Constant, int] = {}
     other: set[Constant] = set()
     tables: set[Constant] = set()
@@ -82,7 +93,12 @@ def _packable(mod: IRModule, rows: bool) -> dict[Constant, int]:
                 if not wanted or axis.setdefault(child, _unit_axis(node)) != _unit_axis(node):
                     other.add(child)
     other.update(c for c in tables if axis.get(c) != 0)
-    return {constant: a for constant, a in axis.items() if constant not in other}
+    # Whoever takes a row of a table reads its whole panel.
+    return {
+        constant: _Packing(a, NARROW if constant in tables else layout_of(constant.data.shape[a]))
+        for constant, a in axis.items()
+        if constant not in other
+    }
 
 
 def _stored(panels: Array, dtype: str, product: Call) -> Array:
@@ -112,7 +128,7 @@ def _stored_late(panels: LateArray, dtype: str) -> LateArray:
 
 class _Packer(Rewriter):
     def __init__(
-        self, packable: dict[Constant, int], made: dict[Constant, Constant], dtype: str
+        self, packable: dict[Constant, _Packing], made: dict[Constant, Constant], dtype: str
     ) -> None:
         super().__init__()
         self.packable = packable
@@ -120,7 +136,7 @@ class _Packer(Rewriter):
         self.dtype = dtype
 
     def _columns(self, weight: Constant) -> Array:
-        return weight.data if self.packable[weight] == 0 else weight.data.T
+        return weight.data if self.packable[weight].axis == 0 else weight.data.T
 
     def _packed(self, weight: Constant, product: Call) -> Constant:
         packed = self.made.get(weight)
@@ -129,11 +145,13 @@ class _Packer(Rewriter):
         return packed
 
     def _panels(self, weight: Constant, product: Call) -> Constant:
+        packing = self.packable[weight]
+        width = WIDTHS[packing.layout]
         late = late_array(weight)
         if late is not None:
-            columns = late if self.packable[weight] == 0 else late.transposed(1, 0)
-            return late_constant(_stored_late(columns.panels(LANES), self.dtype), weight.span)
-        panels = _stored(panels_of(self._columns(weight)), self.dtype, product)
+            columns = late if packing.axis == 0 else late.transposed(1, 0)
+            return late_constant(_stored_late(columns.panels(width), self.dtype), weight.span)
+        panels = _stored(panels_of(self._columns(weight), width), self.dtype, product)
         panels.flags.writeable = False  # nobody else writes to it: Constant need not copy it
         return Constant(panels, span=weight.span)
 
@@ -146,9 +164,10 @@ class _Packer(Rewriter):
         weight = _weight(new)
         if weight is None or weight not in self.packable:
             return new
+        packing = self.packable[weight]
         call = op_call(
             "nn.contrib_dense_pack", (new.args[0], self._packed(weight, new)), type_of(new),
-            weight_layout=LAYOUT, units=weight.data.shape[self.packable[weight]], out_dtype="",
+            weight_layout=packing.layout, units=weight.data.shape[packing.axis], out_dtype="",
         )  # fmt: skip
         object.__setattr__(call, "span", new.span)
         return call

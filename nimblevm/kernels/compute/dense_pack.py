@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from nimblevm.kernels.compute.common import known, tensor_type
-from nimblevm.kernels.llvm_panels import LANES
 from nimblevm.kernels.loop_ir import Value
 from nimblevm.kernels.tensor_expr import (
     Emitter,
@@ -17,13 +16,14 @@ from nimblevm.kernels.tensor_expr import (
     register_compute,
     single,
 )
+from nimblevm.relay.op.dense_pack import WIDTHS
 
 
 def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tensors:
     data, weight = (single(arg) for arg in args)
     dtype = tensor_type(out).dtype
     depth = known(data.shape[-1], weight.shape[1])
-    lanes = em.b.i64(LANES)
+    lanes = em.b.i64(WIDTHS[attrs.weight_layout])
 
     def at(index: Index) -> Steps:
         yield from em.cheap(data)

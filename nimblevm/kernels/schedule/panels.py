@@ -1,10 +1,12 @@
-"""Products with packed weights (panels of 16 columns, K-major): register tiles, and the epilogue on the tile.
+"""Products with packed weights (panels of 16 or 64 columns, K-major): register tiles, and the epilogue on the tile.
 
 before:  for i < M: for j < N: { a = 0; for k < K: a += x[i,k] * w[j/16,k,j%16]; (more such sums) out[i,j] = f(a, ..) }
 after:   for g < N / 64, parallel:
            for q < M / 12:
              tile_a = x[12q.., :] * w[4g.., :, :]        (PanelProduct, a tile on the stack; one a sum)
              for r < 12: for p < 4: for t < 16: { a = tile_a[r,p,t]; out[12q+r, 64g+16p+t] = f(a, ..) }
+
+A panel of 64 columns counts as four of 16 that lie side by side.
 
 Rows, panels and columns that are left over take the same path: rows and panels are counts that the micro-kernels
 branch on, columns that do not fill a panel are one masked vector. Several sums, each with weights of its own, share
@@ -16,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nimblevm.kernels.llvm_panels import LANES, MAX_PANELS, TILE_ROW
+from nimblevm.kernels.llvm_panels import LANES, MAX_PANELS, MAX_ROWS, TILE_ROW
 from nimblevm.kernels.loop_ir import (
     Accumulate,
     Axis,
@@ -46,12 +48,13 @@ ROWS_OF_MANY = 6
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Product:
-    """One sum of a nest: `local` gets sum over `depth` of x * w."""
+    """One sum of a nest: `local` gets sum over `depth` of x * w, whose panels have `width` columns."""
 
     local: Local
     depth: For
     x: Load
     w: Load
+    width: int
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -118,9 +121,10 @@ def _product(
     x, w = value.lhs, _weight(value.rhs, local.dtype)
     if not isinstance(x, Load) or w is None or x.dtype != local.dtype:
         return None
-    if not _is_row(x, loop.var, column, buffers) or not _is_panel(w, loop.var, column):
+    width = _width(w, loop.var, column)
+    if width is None or not _is_row(x, loop.var, column, buffers):
         return None
-    return Product(local, loop, x, w)
+    return Product(local, loop, x, w, width)
 
 
 def _weight(value: Value, dtype: str) -> Load | None:
@@ -148,17 +152,20 @@ def _is_row(x: Load, depth: LoopVar, column: LoopVar, buffers: Sequence[Buffer])
     return not any(mentions(index, depth) for index in x.indices[:-1]) and not mentions(x, column)
 
 
-def _is_panel(w: Load, depth: LoopVar, column: LoopVar) -> bool:
+def _width(w: Load, depth: LoopVar, column: LoopVar) -> int | None:
+    """The columns of a panel of w; None if w does not lie in such panels."""
     if len(w.indices) != 3 or w.indices[1] is not depth:
-        return False
-    return _is_of(w.indices[0], "floordiv", column) and _is_of(w.indices[2], "floormod", column)
+        return None
+    width = _by(w.indices[0], "floordiv", column)
+    same = width is not None and width == _by(w.indices[2], "floormod", column)
+    return width if same and width in (LANES, LANES * MAX_PANELS) else None
 
 
-def _is_of(index: Value, op: str, column: LoopVar) -> bool:
-    """Whether an index is `column op 16`."""
+def _by(index: Value, op: str, column: LoopVar) -> int | None:
+    """n if an index is `column op n`."""
     if not isinstance(index, Binary) or index.op != op or index.lhs is not column:
-        return False
-    return isinstance(index.rhs, Const) and index.rhs.value == LANES
+        return None
+    return int(index.rhs.value) if isinstance(index.rhs, Const) else None
 
 
 def _rows_step(nest: Nest, x: Load, buffers: Sequence[Buffer]) -> bool:
@@ -248,8 +255,10 @@ class Paneler:
     ) -> list[Statement]:  # fmt: skip
         """Products for rows start .. start + count and the panels of one group, then the epilogue."""
         found: list[Statement] = [
-            self._statement(nest, product, tile, start, count, panel, panels)
-            for product, tile in zip(nest.products, tiles, strict=True)
+            self._statement(nest, product, tile, start, count, panel, panels, following)
+            for product, tile, following in zip(
+                nest.products, tiles, self._following(nest, start, panel), strict=True
+            )
         ]
         columns = nest.columns.extent
         assert isinstance(columns, Const)
@@ -272,8 +281,36 @@ class Paneler:
             found.append(For(row, count, tuple(inside)))
         return found
 
+    def _following(self, nest: Nest, start: Value, panel: Value) -> list[Load]:
+        """For each product the weights to fetch meanwhile: those of the next product, of the next group after the last
+        one. Blocks of rows fetch a part each (llvm_panels.py).
+        """
+        columns = nest.columns.extent
+        assert isinstance(columns, Const)
+        groups = -(-int(columns.value) // TILE_ROW)
+        after = folded(
+            "floormod", folded("add", panel, const(MAX_PANELS)), const(groups * MAX_PANELS)
+        )
+        part = folded("floormod", folded("floordiv", start, const(MAX_ROWS)), const(MAX_PANELS))
+        found = [self._weights(product, panel, part) for product in nest.products[1:]]
+        return [*found, self._weights(nest.products[0], after, part)]
+
+    def _weights(self, product: Product, panel: Value, part: Value) -> Load:
+        """The first weight of a product for the columns from `panel`, counted in panels of 16; `part` quarters of the
+        group's weights behind it.
+        """
+        if product.width == LANES:
+            return Load(
+                product.w.dtype, product.w.buffer, (folded("add", panel, part), const(0), const(0))
+            )
+        group = folded("floordiv", panel, const(MAX_PANELS))
+        skipped = folded("mul", part, product.depth.extent)
+        turn = folded("floordiv", skipped, const(MAX_PANELS))
+        return Load(product.w.dtype, product.w.buffer, (group, turn, const(0)))
+
     def _statement(
-        self, nest: Nest, product: Product, tile: int, start: Value, count: Value, panel: Value, panels: Value
+        self, nest: Nest, product: Product, tile: int, start: Value, count: Value, panel: Value, panels: Value,
+        following: Load,
     ) -> PanelProduct:  # fmt: skip
         rows = nest.rows
         at: dict[Value, Value] = {product.depth.var: const(0)}
@@ -285,11 +322,11 @@ class Paneler:
                     x_row = self._stride(product.x.buffer, axis)
         x = Rewriter(at.get).value(product.x)
         assert isinstance(x, Load)
-        w = Load(product.w.dtype, product.w.buffer, (panel, const(0), const(0)))
+        w = self._weights(product, panel, const(0))
+        w_panel = const(LANES) if product.width > LANES else self._stride(w.buffer, 0)
         return PanelProduct(
-            tile, x, x_row, w,
-            self._stride(w.buffer, 1), self._stride(w.buffer, 0), product.depth.extent, count, panels,
-            self._variant(nest, product),
+            tile, x, x_row, w, self._stride(w.buffer, 1), w_panel, product.depth.extent, count, panels,
+            self._variant(nest, product), following,
         )  # fmt: skip
 
     def _stride(self, buffer: int, axis: int) -> Value:

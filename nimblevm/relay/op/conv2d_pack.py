@@ -31,7 +31,7 @@ from nimblevm.relay.op.common import (
     same_dtype,
     tensor_of,
 )
-from nimblevm.relay.op.dense_pack import DTYPES, LANES, LAYOUT, panels_of
+from nimblevm.relay.op.dense_pack import DTYPES, LANES, NARROW, panels_of
 from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, register
 from nimblevm.relay.op.windows import (
     Window,
@@ -57,7 +57,7 @@ class Conv2DPackAttrs(Attrs):
     channels: int = 1
     kernel_size: tuple[int, ...] = (1, 1)
     data_layout: str = "NHWC"
-    weight_layout: str = LAYOUT
+    weight_layout: str = NARROW
 
 
 def packed_kernel(weight: Array, layout: str) -> Array:
@@ -88,8 +88,8 @@ def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: Conv2DPackAt
     layout = layout_of(ctx, "data_layout", attrs.data_layout, "NCHW")
     if layout not in LAYOUTS:
         raise ctx.fail(f'data_layout must be "NHWC" or "NCHW", not "{layout}"')
-    if attrs.weight_layout != LAYOUT:
-        raise ctx.fail(f'weight_layout must be "{LAYOUT}", not "{attrs.weight_layout}"')
+    if attrs.weight_layout != NARROW:
+        raise ctx.fail(f'weight_layout must be "{NARROW}", not "{attrs.weight_layout}"')
     for name in ("strides", "dilation", "kernel_size"):
         numbers(ctx, name, getattr(attrs, name), 2, 1)
     numbers(ctx, "channels", attrs.channels, 1, 0)

@@ -1,11 +1,11 @@
 """nn.contrib_dense_pack(data, weight): nn.dense with a weight in panels of columns.
 
-    out[..., u] = sum over k of data[..., k] * weight[u // 16, k, u % 16]
+    out[..., u] = sum over k of data[..., k] * weight[u // C, k, u % C]
 
-data (d1, ..., dn, K), n >= 0, float32 or float64, weight (P, K, 16) of that dtype; result (d1, ..., dn, units). The
+data (d1, ..., dn, K), n >= 0, float32 or float64, weight (P, K, C) of that dtype; result (d1, ..., dn, units). The
 weight of float32 data may have 16 bits: float16, or uint16, whose bits are the upper half of a float32 (bfloat16);
-sums are float32. Attrs: weight_layout ("NC16n": 16 columns of a panel lie side by side, for each k in turn), units
-(the number of columns, 16 (P - 1) < units <= 16 P, None: 16 P), out_dtype (that of the data, or "").
+sums are float32. Attrs: weight_layout ("NC16n" or "NC64n": C = 16 or 64 columns of a panel lie side by side, for each k
+in turn), units (the number of columns, C (P - 1) < units <= C P, None: C P), out_dtype (that of the data, or "").
 The compiler makes it of nn.dense with a constant weight (compiler/passes/pack_weights.py).
 Source: Relay's nn/_nn.py; layout names as in TVM.
 Differs from numpy: there is no such function.
@@ -33,7 +33,11 @@ from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, regis
 from nimblevm.relay.types import TensorType, Type
 
 LANES = 16
-LAYOUT = f"NC{LANES}n"
+NARROW, WIDE = "NC16n", "NC64n"
+WIDTHS = {NARROW: LANES, WIDE: 64}
+"""Columns of a panel, by layout."""
+MAX_PADDING = 1 / 32
+"""Of the columns, for wide panels."""
 DTYPES = ("float32", "float64")
 HALVES = ("float16", "uint16")
 """dtypes of weights of 16 bits: float16, and bfloat16 as its bits."""
@@ -41,22 +45,28 @@ HALVES = ("float16", "uint16")
 
 @dataclass(frozen=True, slots=True)
 class DensePackAttrs(Attrs):
-    """weight_layout: "NC16n". units: number of columns, or None for all. out_dtype: "" = the operands'."""
+    """weight_layout: "NC16n" or "NC64n". units: number of columns, or None for all. out_dtype: "" = the operands'."""
 
     weight_layout: str = "NC"
     units: int | None = None
     out_dtype: str = ""
 
 
-def panels_of(weight: Array) -> Array:
-    """A weight (units, K) as panels (ceil(units / 16), K, 16), zeros behind the last column."""
+def layout_of(units: int) -> str:
+    """Wide panels, where they do not leave too many columns empty."""
+    narrow, wide = (units + -units % width for width in WIDTHS.values())
+    return NARROW if wide - narrow > units * MAX_PADDING else WIDE
+
+
+def panels_of(weight: Array, width: int = LANES) -> Array:
+    """A weight (units, K) as panels (ceil(units / width), K, width), zeros behind the last column."""
     units, depth = weight.shape
-    count = -(-units // LANES)
+    count = -(-units // width)
     padded = weight
-    if units != count * LANES:
-        padded = np.zeros((count * LANES, depth), weight.dtype)
+    if units != count * width:
+        padded = np.zeros((count * width, depth), weight.dtype)
         padded[:units] = weight
-    return np.ascontiguousarray(padded.reshape(count, LANES, depth).transpose(0, 2, 1))
+    return np.ascontiguousarray(padded.reshape(count, width, depth).transpose(0, 2, 1))
 
 
 def to_bfloat16(weight: Array) -> Array:
@@ -80,22 +90,24 @@ def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: DensePackAtt
     weight = tensor_of(ctx, arg_types, 1, (*DTYPES, *HALVES))
     if data.dtype != "float32" or weight.dtype not in HALVES:
         same_dtype(ctx, data, weight, 1)
-    if attrs.weight_layout != LAYOUT:
-        raise ctx.fail(f'weight_layout must be "{LAYOUT}", not "{attrs.weight_layout}"')
+    width = WIDTHS.get(attrs.weight_layout)
+    if width is None:
+        layouts = " or ".join(f'"{layout}"' for layout in WIDTHS)
+        raise ctx.fail(f'weight_layout must be {layouts}, not "{attrs.weight_layout}"')
     if attrs.out_dtype not in ("", data.dtype):
         raise ctx.fail(f"out_dtype must be {data.dtype} like the operands, not {attrs.out_dtype}")
     if not data.shape:
         raise ctx.fail("data must have at least one axis, but it is a scalar", 0)
     if len(weight.shape) != 3:
-        raise ctx.fail(f"weight must have rank 3 (panels, input size, {LANES})", 1)
-    ctx.require_dim(1, 2, LANES)
+        raise ctx.fail(f"weight must have rank 3 (panels, input size, {width})", 1)
+    ctx.require_dim(1, 2, width)
     last = len(data.shape) - 1
     require_same(ctx, (0, last, data.shape[last]), (1, 1, weight.shape[1]))
     if attrs.units is None:
-        units = dims.mul(weight.shape[0], LANES)
+        units = dims.mul(weight.shape[0], width)
     else:
         units = attrs.units
-        ctx.require_dim(1, 0, -(-attrs.units // LANES))
+        ctx.require_dim(1, 0, -(-attrs.units // width))
     return TensorType((*data.shape[:-1], units), data.dtype)
 
 
@@ -107,7 +119,8 @@ def _reference(inputs: tuple[Array, ...], attrs: DensePackAttrs, result: Type) -
         )
     dtype = dtype_name(data)
     weight = widened(weight)
-    columns = weight.transpose(0, 2, 1).reshape(weight.shape[0] * LANES, weight.shape[1])
+    panels, depth, width = weight.shape
+    columns = weight.transpose(0, 2, 1).reshape(panels * width, depth)
     units = columns.shape[0] if attrs.units is None else attrs.units
     with np.errstate(all="ignore"):
         return rounded(np.matmul(data, columns[:units].T), dtype)

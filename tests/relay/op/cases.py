@@ -103,12 +103,15 @@ def _dense_pack(source: Source, dtype: str) -> Case:
     depth = pick(source, (0, 1, 3, 8))
     units = pick(source, (1, 3, 15, 16, 17, 33, 70, 150))
     rows = pick(source, (0, 1, 2, 5, 6, 7, 13, 25))
-    weight = dense_pack.panels_of(array(source, (units, depth), dtype, special=False))
+    layout = pick(source, tuple(dense_pack.WIDTHS))
+    weight = dense_pack.panels_of(
+        array(source, (units, depth), dtype, special=False), dense_pack.WIDTHS[layout]
+    )
     if dtype == "float32":
         half = pick(source, (None, None, np.float16, dense_pack.to_bfloat16))
         weight = weight if half is None else half(weight)
     outer = pick(source, ((rows,), (), (2, rows)))
-    attrs = dense_pack.DensePackAttrs(dense_pack.LAYOUT, units)
+    attrs = dense_pack.DensePackAttrs(layout, units)
     return Case((array(source, (*outer, depth), dtype, special=False), weight), attrs)
 
 
