@@ -215,10 +215,15 @@ class Executable:
         return tuple(out)
 
     def _section(self, index: int) -> tuple[int, str, memoryview]:
-        """Kind, target and bytes (borrowed from the program)."""
+        """Kind, target and bytes, which keep the program alive."""
         kind, target, size = ffi.new("int32_t *"), ffi.new("const char **"), ffi.new("size_t *")
         data = lib.nvm_program_section(self.handle, index, kind, target, size)
-        view = memoryview(ffi.buffer(data, size[0])) if size[0] else memoryview(b"")
+        if not size[0]:
+            return kind[0], text(target[0]), memoryview(b"")
+        lib.nvm_program_retain(self.handle)
+        program = self.handle
+        owner = ffi.gc(ffi.cast("char *", data), lambda _: lib.nvm_program_release(program))
+        view = memoryview(ffi.buffer(owner, size[0]))
         return kind[0], text(target[0]), view
 
     @property
