@@ -29,7 +29,7 @@ SIZES = {"inputs": 4, "hidden": 8}
 COVERED = ("program", "verify", "program_tables", "kernel_tables", "msgpack", "program_info", "call", "kernel_call",
            "args", "results", "ops", "interp", "frame", "object", "tensor", "kernel_ir_parse", "kernel_ir_compile",
            "kernel_ir_run", "kernel_ir_ops", "kernel_ir_move")  # fmt: skip
-"""Sources of native/src that the coverage report is about."""
+"""Sources of native/src (kernel_ir_*: of native/kernels) that the coverage report is about."""
 
 
 def assembled() -> dict[str, bytes]:
@@ -130,9 +130,10 @@ def stream(inputs: Iterable[bytes]) -> bytes:
 def covered_lines(build: Path) -> Iterator[tuple[str, int, int]]:
     """(source, lines run, lines) of gcov's report."""
     for name in COVERED:
-        done = subprocess.run(["gcov", "-n", "-o", str(build / "src"), f"src/{name}.c"], cwd=build.parent,
+        folder = "kernels" if name.startswith("kernel_ir_") else "src"
+        done = subprocess.run(["gcov", "-n", "-o", str(build / folder), f"{folder}/{name}.c"], cwd=build.parent,
                               capture_output=True, text=True, check=True)  # fmt: skip
-        match = re.search(rf"File 'src/{name}\.c'\nLines executed:([\d.]+)% of (\d+)", done.stdout)
+        match = re.search(rf"File '{folder}/{name}\.c'\nLines executed:([\d.]+)% of (\d+)", done.stdout)
         if match is None:
             raise RuntimeError(f"gcov has nothing on {name}.c: {done.stdout}{done.stderr}")
         total = int(match[2])

@@ -59,6 +59,39 @@ def test_static_library_defines_no_foreign_names() -> None:
     assert not [name for name in defined if not name.startswith("nvm_")]
 
 
+CORE_BYTES = 140_000
+"""What native/src may take, .text and .rodata linked: reader, verifier, VM, values in and out, late-bound weights,
+profiling. Without kernels (the interpreter of kernel IR is among those) and devices. The aim was 100 KB: error texts
+alone are 21 KB, the profiling copy of the interpreter and late-bound weights another 20.
+"""
+
+
+def test_size_of_the_core(tmp_path: Path) -> None:
+    objects = [built() / "src" / f"{source.stem}.o" for source in (NATIVE / "src").glob("*.c")]
+    core = tmp_path / "core.so"
+    command = ["cc", "-shared", "-Wl,--unresolved-symbols=ignore-all", "-o", str(core)]
+    subprocess.run([*command, *map(str, objects)], check=True)
+    done = subprocess.run(["size", "-A", str(core)], capture_output=True, text=True, check=True)
+    sizes = dict(re.findall(r"^(\.text|\.rodata)\s+(\d+)", done.stdout, re.M))
+    assert sum(map(int, sizes.values())) <= CORE_BYTES, sizes
+
+
+def test_includes_form_no_circle() -> None:
+    """Headers include headers, and no header comes back to itself."""
+    folders = [NATIVE / name for name in ("include", "src", "kernels", "devices")]
+    headers = {p.relative_to(f).as_posix(): p for f in folders for p in f.rglob("*.h")}
+    includes = {
+        name: [i for i in re.findall(r'^#include "(.*)"', path.read_text(), re.M) if i in headers]
+        for name, path in headers.items()
+    }
+    waiting, done = dict(includes), set[str]()
+    while ready := [n for n, needed in waiting.items() if done.issuperset(needed)]:
+        done.update(ready)
+        for name in ready:
+            del waiting[name]
+    assert not waiting, "these headers include each other"
+
+
 def test_documentation_is_current() -> None:
     tool = NATIVE.parent / "tools" / "c_api_doc.py"
     done = subprocess.run(
