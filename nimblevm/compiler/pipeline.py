@@ -12,6 +12,7 @@ from nimblevm.compiler.passes.fuse_ops import FUSE_OPS
 from nimblevm.compiler.passes.hoist_projection import HOIST_PROJECTION
 from nimblevm.compiler.passes.inline import INLINE
 from nimblevm.compiler.passes.insert_checks import INSERT_CHECKS
+from nimblevm.compiler.passes.join_inputs import JOIN_INPUTS
 from nimblevm.compiler.passes.lambda_lift import LAMBDA_LIFT
 from nimblevm.compiler.passes.manifest_alloc import MANIFEST_ALLOC
 from nimblevm.compiler.passes.name_effects import NAME_EFFECTS
@@ -37,6 +38,7 @@ PIPELINE = Sequential(
         SPLIT_LOOPS,
         HOIST_PROJECTION,
         BATCH_LEVELS,
+        JOIN_INPUTS,
         BATCH_LEAVES,
         PROJECT_TABLES,
         SPLIT_PRODUCTS,

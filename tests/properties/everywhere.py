@@ -18,6 +18,7 @@ PRODUCT_PASSES = (
     "hoist_projection",
     "batch_leaves",
     "batch_levels",
+    "join_inputs",
     "project_tables",
     "split_products",
 )
