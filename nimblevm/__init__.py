@@ -8,8 +8,8 @@
     out = vm.run(x)
 
 Compile time: relay (the language), compile, dim_report. Run time: load, Executable, VirtualMachine, Limits, Tensor,
-ADTValue, Handle, move, KEEP, Device and devices. Every error is a NimbleError and a fitting builtin exception;
-nimblevm.errors has them all.
+ADTValue, Handle, move, KEEP, Device and devices, profiling, set_log, build_info. Every error is a NimbleError and a
+fitting builtin exception; nimblevm.errors has them all.
 
 Names are looked up on first use, so that a deployment runtime never loads the compiler.
 """
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
         WeightsNotBound,
     )
     from nimblevm.vm.arguments import Handle
+    from nimblevm.vm.installation import build_info
+    from nimblevm.vm.logs import set_log
     from nimblevm.vm.tensor import Tensor, move
     from nimblevm.vm.vm import Limits, VirtualMachine
     from nimblevm.vm.wants import KEEP
@@ -67,6 +69,7 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "WeightsMismatch": ("nimblevm.errors", "WeightsMismatch"),
     "WeightsNotBound": ("nimblevm.errors", "WeightsNotBound"),
     "VirtualMachine": ("nimblevm.vm.vm", "VirtualMachine"),
+    "build_info": ("nimblevm.vm.installation", "build_info"),
     "compile": ("nimblevm.driver", "compile"),
     "devices": ("nimblevm.devices", None),
     "dim_report": ("nimblevm.compiler.dim_report", "dim_report"),
@@ -75,14 +78,15 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "move": ("nimblevm.vm.tensor", "move"),
     "profiling": ("nimblevm.profiling", None),
     "relay": ("nimblevm.relay", None),
+    "set_log": ("nimblevm.vm.logs", "set_log"),
     "tune": ("nimblevm.driver", "tune"),
 }
 
 __all__ = [
     "ADTValue", "Cancelled", "Device", "Executable", "Handle", "InvalidExecutable", "InvalidInput",
     "InvalidWeights", "KEEP", "LimitExceeded", "Limits", "NimbleError", "SignatureError", "Tensor", "VMBusy",
-    "ValueMoved", "VirtualMachine", "WeightsMismatch", "WeightsNotBound", "__version__", "compile", "devices",
-    "dim_report", "errors", "load", "move", "profiling", "relay", "tune",
+    "ValueMoved", "VirtualMachine", "WeightsMismatch", "WeightsNotBound", "__version__", "build_info", "compile",
+    "devices", "dim_report", "errors", "load", "move", "profiling", "relay", "set_log", "tune",
 ]  # fmt: skip
 
 

@@ -16,7 +16,8 @@ from nimblevm.bytecode.executable import Functions
 from nimblevm.driver import VERSION
 
 NAMES = """ADTValue Cancelled Device Executable Handle InvalidExecutable InvalidInput InvalidWeights KEEP LimitExceeded
-Limits NimbleError SignatureError Tensor VMBusy ValueMoved VirtualMachine WeightsMismatch WeightsNotBound compile devices dim_report errors load move profiling relay tune""".split()
+Limits NimbleError SignatureError Tensor VMBusy ValueMoved VirtualMachine WeightsMismatch WeightsNotBound
+build_info compile devices dim_report errors load move profiling relay set_log tune""".split()
 PROJECT = Path(__file__).parent.parent / "pyproject.toml"
 
 

@@ -304,6 +304,8 @@ int32_t nvm_cpu_count(void);
 const char *nvm_cpu_target(void);
 /* Whether machine code that needs an LLVM feature, such as "avx2", would be used here. */
 int32_t nvm_cpu_has(const char *feature);
+/* The best level of targets that this CPU has: "x86-64-v3", "aarch64". */
+const char *nvm_cpu_best_level(void);
 
 /* --- VMs ---
  * Destroyed with nvm_vm_destroy, which results outlive; handles then are no longer valid. */

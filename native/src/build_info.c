@@ -46,7 +46,13 @@ NVM_EXPORT int32_t nvm_cpu_has(const char *feature) {
   char target[96], why[256];
   nvm_cpu cpu;
   const int length = snprintf(target, sizeof target, ARCH ":+%s", feature);
-  if (length < 0 || (size_t)length >= sizeof target || strchr(feature, ',')) return 0;
+  if (!*feature || (size_t)length >= sizeof target || strchr(feature, ',')) return 0;
   nvm_cpu_read(&cpu);
   return nvm_cpu_fits(&cpu, target, why, sizeof why);
+}
+
+NVM_EXPORT const char *nvm_cpu_best_level(void) {
+  nvm_cpu cpu;
+  nvm_cpu_read(&cpu);
+  return nvm_cpu_level_name(&cpu);
 }

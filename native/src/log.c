@@ -51,16 +51,20 @@ static int32_t level_of(const char *text) {
   return -1;
 }
 
-static void before_fork(void) { pthread_mutex_lock(&sink.lock); }
-static void after_fork(void) { pthread_mutex_unlock(&sink.lock); }
-
-static void read_environment(void) {
+/* Also in a child of fork, where another thread may have had the lock. To take it before fork would
+ * not do: who has it may wait for something that the forking thread holds, such as Python's lock.
+ */
+static void make_lock(void) {
   pthread_mutexattr_t recursive;
   pthread_mutexattr_init(&recursive);
   pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
   pthread_mutex_init(&sink.lock, &recursive);
   pthread_mutexattr_destroy(&recursive);
-  (void)pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+static void read_environment(void) {
+  make_lock();
+  (void)pthread_atfork(NULL, NULL, make_lock);
   const char *wanted = getenv("NVM_LOG");
   int32_t level = NVM_LOG_OFF;
   if (wanted && *wanted) {

@@ -23,6 +23,7 @@ from nimblevm.cli.profile import profile
 from nimblevm.cli.run import run
 from nimblevm.cli.sign import keygen, sign
 from nimblevm.cli.tune import tune
+from nimblevm.cli.version import version
 
 _HELP = """Compile dynamic Relay programs to one .nvm file; run and inspect such files.
 
@@ -49,6 +50,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "keygen": keygen,
     "sign": sign,
     "bench": bench,
+    "version": version,
 }
 
 app = typer.Typer(
