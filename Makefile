@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 PY     := $(BIN)/python
 NATIVE_SOURCES := $(wildcard native/*.py native/Makefile native/*/*.c native/*/*.h native/include/generated/*.h)
 
-.PHONY: help demo models test test-all lint format bench microbench fuzz generate check-tools setup clean install uninstall
+.PHONY: wheel help demo models test test-all lint format bench microbench fuzz generate check-tools setup clean install uninstall
 
 help:
 	@echo "make demo      set up, then compile and run three dynamic models"
@@ -16,6 +16,7 @@ help:
 	@echo "make lint      ruff, mypy, import-linter, clang-format, generated files"
 	@echo "make bench     compare whole models with other systems (ROWS=, BENCH_FLAGS=, STUDIES=); installs them"
 	@echo "make microbench  benchmarks of instructions, kernels and models alone"
+	@echo "make wheel     source distribution and manylinux wheel in dist/"
 	@echo "make fuzz      fuzz the reader, verifier and interpreter (SECONDS=30)"
 	@echo "make install   the C library, its header and nvm-run (PREFIX=/usr/local, DESTDIR=); make uninstall"
 
@@ -87,6 +88,9 @@ format: $(VENV)/.lint
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(shell git ls-files 'native/*.c' 'native/*.h' ':!native/include/generated/*' 'tests/*.c' 'tests/*.h' 'examples/*.c')
+
+wheel: setup
+	$(PY) tools/build_wheel.py dist
 
 generate: setup
 	$(PY) native/gen_tables.py
