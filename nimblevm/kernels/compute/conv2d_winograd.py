@@ -1,10 +1,11 @@
 """nn.contrib_conv2d_winograd_without_weight_transform: three nests of loops, the middle one 16 products of matrices.
 
-    v[p, n, ty, tx, i] = transforms of the 4 x 4 elements of padded data at (2 ty, 2 tx)
-    m[p, n, ty, tx, o] = sum over i of v[p, n, ty, tx, i] * weight[p, o // 16, i, o % 16]      (schedule/windows.py)
+    v[p, t, i] = transforms of the 4 x 4 elements of padded data at (2 ty, 2 tx), t the number of tile (n, ty, tx)
+    m[p, t, o] = sum over i of v[p, t, i] * weight[p, o // 16, i, o % 16]      (schedule/windows.py)
     out[n, y, x, o] = what the tile at (y div 2, x div 2) gives at (y mod 2, x mod 2)
 
-padded, v and m are scratch.
+padded, v and m are scratch. Between one p and the next lie 16 k + 1 rows of v and m: with a multiple of 4 KiB all 16
+would fall on the same lines of the first-level cache.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ from nimblevm.relay import dims
 from nimblevm.relay.op.conv2d_winograd import TERMS, TILE, tiles, windows
 from nimblevm.relay.op.windows import arranged
 
+SKEW = 16
+"""Rows by which planes of tiles are rounded up, before the one that shifts them in the cache."""
+
 
 class _Winograd:
     """One convolution."""
@@ -44,10 +48,17 @@ class _Winograd:
         self.windows = windows(attrs, (self.height, self.width))
         self.counts = [tiles(w) for w in self.windows]
         padded = [dims.add(dims.mul(count, TILE), 2) for count in self.counts]
-        places = (self.batch, *self.counts)
+        self.tiles = dims.max_(0, dims.mul(self.batch, dims.mul(*self.counts)))
+        rows = dims.add(dims.mul(dims.floordiv(dims.add(self.tiles, SKEW - 1), SKEW), SKEW), 1)
         self.padded = TensorExpr((self.batch, *padded, self.inner), self.dtype, unused)
-        self.parts = TensorExpr((TERMS, *places, self.inner), self.dtype, unused)
-        self.sums = TensorExpr((TERMS, *places, attrs.channels), self.dtype, unused)
+        self.parts = TensorExpr((TERMS, rows, self.inner), self.dtype, unused)
+        self.sums = TensorExpr((TERMS, rows, attrs.channels), self.dtype, unused)
+
+    def _number(self, n: Value, ty: Value, tx: Value) -> Value:
+        """The number of a tile."""
+        b = self.em.b
+        down, across = (self.em.dim(count) for count in self.counts)
+        return b.add(b.mul(b.add(b.mul(n, down), ty), across), tx)
 
     def _pad(self) -> Storing:
         """Store the padded data, as much of it as tiles cover."""
@@ -80,7 +91,9 @@ class _Winograd:
         """Store the transforms of all tiles."""
         em, b = self.em, self.em.b
         buffer = scratch(em, self.parts)
-        with em.loops(self.parts.shape[1:], parallel=True) as (n, ty, tx, i):
+        extents = (self.batch, *self.counts, self.inner)
+        with em.loops(extents, parallel=True) as (n, ty, tx, i):
+            number = self._number(n, ty, tx)
             top, left = b.mul(ty, b.i64(TILE)), b.mul(tx, b.i64(TILE))
             elements: list[list[Value]] = []
             for r in range(4):
@@ -95,7 +108,7 @@ class _Winograd:
             )
             for r, found in enumerate(map(self._four, halfway)):
                 for s, value in enumerate(found):
-                    em.emit(Store(buffer, (b.i64(4 * r + s), n, ty, tx, i), value))
+                    em.emit(Store(buffer, (b.i64(4 * r + s), number, i), value))
         self.parts.storage = buffer
 
     def _four(self, d: Sequence[Value]) -> tuple[Value, Value, Value, Value]:
@@ -107,12 +120,13 @@ class _Winograd:
         em, b = self.em, self.em.b
         buffer = scratch(em, self.sums)
         lanes = b.i64(LANES)
-        with em.loops(self.sums.shape, parallel=True) as index:
-            p, *place, channel = index
+        extents = (TERMS, self.tiles, self.sums.shape[2])
+        with em.loops(extents, parallel=True) as index:
+            p, tile, channel = index
             panel, lane = b.binary("floordiv", channel, lanes), b.binary("floormod", channel, lanes)
 
             def term(inside: Index) -> Steps:
-                value = yield self.parts, (p, *place, *inside)
+                value = yield self.parts, (p, tile, *inside)
                 weight = yield self.weight, (p, panel, *inside, lane)
                 return b.mul(value, weight)
 
@@ -131,22 +145,23 @@ class _Winograd:
                 yield from self._multiply()
         n, y, x, channel = index
         two = b.i64(TILE)
-        tile = (n, b.binary("floordiv", y, two), b.binary("floordiv", x, two), channel)
+        down, across = (b.binary("floordiv", at, two) for at in (y, x))
+        tile = (self._number(n, down, across), channel)
         turns: list[tuple[Value, Value]] = []
         for at in (y, x):
             odd = b.binary("floormod", at, two)
             one, minus = (b.const(v, self.dtype) for v in (1, -1))
             sign = b.select(b.compare("eq", odd, b.i64(0)), one, minus)
             turns.append((b.mul(odd, b.i64(3)), sign))
-        (row, down), (column, across) = turns
+        (row, of_row), (column, of_column) = turns
         rows: list[Value] = []
         for r in (row, b.i64(1), b.i64(2)):
             three: list[Value] = []
             for s in (column, b.i64(1), b.i64(2)):
                 value = yield self.sums, (b.add(b.mul(r, b.i64(4)), s), *tile)
                 three.append(value)
-            rows.append(b.add(three[1], b.mul(across, b.add(three[0], three[2]))))
-        return b.add(rows[1], b.mul(down, b.add(rows[0], rows[2])))
+            rows.append(b.add(three[1], b.mul(of_column, b.add(three[0], three[2]))))
+        return b.add(rows[1], b.mul(of_row, b.add(rows[0], rows[2])))
 
 
 def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tensors:
