@@ -90,15 +90,17 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    try:
-        module_name, attribute = _PUBLIC[name]
-    except KeyError:
-        raise AttributeError(f"module 'nimblevm' has no attribute {name!r}") from None
-    module = importlib.import_module(module_name)
-    value = module if attribute is None else getattr(module, attribute)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # else a misspelt name would have type Any
+
+    def __getattr__(name: str) -> Any:
+        try:
+            module_name, attribute = _PUBLIC[name]
+        except KeyError:
+            raise AttributeError(f"module 'nimblevm' has no attribute {name!r}") from None
+        module = importlib.import_module(module_name)
+        value = module if attribute is None else getattr(module, attribute)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from nimblevm.bench import study_compile, study_dispatch, study_memory
+from nimblevm.bench import study_compile, study_dispatch, study_load, study_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,10 @@ STUDIES: Mapping[str, Study] = MappingProxyType(
         "memory": Study(
             "allocations and peak memory with and without a plan and with static shapes",
             study_memory.measure, study_memory.show, study_memory.to_json,
+        ),
+        "load": Study(
+            "how long loading takes, and what a second process of the same file adds",
+            study_load.measure, study_load.show, study_load.to_json,
         ),
         "compile": Study(
             "what compiling the models takes, by stage",

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import Rewriter, map_functions, op_call, type_of, with_body
-from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule
+from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, is_known
 from nimblevm.relay.op.conv2d_winograd import transformed
 from nimblevm.relay.op.registry import Op
 
@@ -32,7 +32,8 @@ class _Writer(Rewriter):
         if not isinstance(new, Call) or not isinstance(new.op, Op) or not _pays(new):
             return new
         weight = new.args[1]
-        assert isinstance(weight, Constant)
+        if not is_known(weight):  # one that is bound late keeps its values
+            return new
         found = self.made.get(weight)
         if found is None:
             panels = transformed(weight.data)
