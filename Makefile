@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 PY     := $(BIN)/python
 NATIVE_SOURCES := $(wildcard native/*.py native/Makefile native/*/*.c native/*/*.h native/include/generated/*.h)
 
-.PHONY: wheel help demo models test test-all lint format bench microbench fuzz generate check-tools setup clean install uninstall
+.PHONY: wheel help demo models test test-all lint format bench microbench fuzz soak generate check-tools setup clean install uninstall
 
 help:
 	@echo "make demo      set up, then compile and run three dynamic models"
@@ -17,7 +17,8 @@ help:
 	@echo "make bench     compare whole models with other systems (ROWS=, BENCH_FLAGS=, STUDIES=); installs them"
 	@echo "make microbench  benchmarks of instructions, kernels and models alone"
 	@echo "make wheel     source distribution and manylinux wheel in dist/"
-	@echo "make fuzz      fuzz the reader, verifier and interpreter (SECONDS=30)"
+	@echo "make fuzz      fuzz the reader, verifier, interpreters and call checks (SECONDS=30)"
+	@echo "make soak      eight threads of models under faults, with flat memory (SECONDS=600)"
 	@echo "make install   the C library, its header and nvm-run (PREFIX=/usr/local, DESTDIR=); make uninstall"
 
 check-tools:
@@ -100,6 +101,10 @@ generate: setup
 SECONDS ?= 30
 fuzz: setup
 	$(MAKE) -C tests/fuzz run SECONDS=$(SECONDS)
+
+soak: setup
+	NVM_TEST=1 $(MAKE) -s -C tests/native soak SECONDS=$(if $(filter file,$(origin SECONDS)),600,$(SECONDS)) \
+	  FILES="$$($(PY) -m tests.native.models build/soak)"
 
 clean:
 	rm -rf build native/build native/build-* nimblevm/_native*.so $(VENV)/.installed $(VENV)/.lint $(VENV)/.models $(VENV)/.bench

@@ -23,7 +23,7 @@ static atomic_int_fast64_t fail_at;
 static _Atomic(nvm_alloc_site *) fail_site;
 extern nvm_alloc_site __start_nvm_alloc_sites[], __stop_nvm_alloc_sites[];
 
-void nvm_test_fail_allocation(int64_t n) { atomic_store(&fail_at, n); }
+int64_t nvm_test_fail_allocation(int64_t n) { return atomic_exchange(&fail_at, n); }
 
 void nvm_test_fail_site(nvm_alloc_site *site) { atomic_store(&fail_site, site); }
 

@@ -12,8 +12,9 @@ typedef struct nvm_alloc_site {
   atomic_uint passed, failed; /* how often it was asked, and refused */
 } nvm_alloc_site;
 
-/* Let the n-th allocation from now fail (1 = the next); 0 = none. */
-void nvm_test_fail_allocation(int64_t n);
+/* Let the n-th allocation from now fail (1 = the next); 0 = none. Returns what was left to count.
+ */
+int64_t nvm_test_fail_allocation(int64_t n);
 /* Let the next allocation of a site fail; NULL = none. */
 void nvm_test_fail_site(nvm_alloc_site *site);
 /* All sites of the program, those never reached too. */

@@ -151,8 +151,8 @@ static int add_tensor(arguments *a, const int64_t *words, size_t n_words) {
   for (uint32_t k = 0; k < MAX_SHAPE; k++) shape[k] = 1;
   for (size_t i = 2; i < n_words; i++) {
     int64_t dim = words[i];
-    if (dim == -1) dim = (a->salt + (int64_t)i) % 4;      /* unknown */
-    if (dim < -1) dim = ((int64_t)a->salt - dim * 7) % 4; /* a slot: the same size everywhere */
+    if (dim == -1) dim = (a->salt + (int64_t)i) % 4;       /* unknown */
+    if (dim < -1) dim = ((int64_t)a->sizes - dim * 7) % 4; /* a slot: the same size everywhere */
     if (dim > MAX_BYTES || (bytes *= dim) > MAX_BYTES) return 0;
     shape[i - 2] = dim;
   }
@@ -209,7 +209,7 @@ static int add_value(arguments *a, uint32_t type, int nesting) {
 }
 
 int arguments_add(arguments *a, uint32_t type) {
-  const uint32_t salt = a->salt;
+  const uint32_t salt = a->sizes = a->salt;
   const int made = add_value(a, type, 0);
   a->salt = salt;
   return made;

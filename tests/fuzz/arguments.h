@@ -21,7 +21,7 @@ typedef struct arguments {
   int32_t moved_dtype;
   uint32_t moved_rank;
   int64_t moved_shape[MAX_RANK];
-  uint32_t salt;
+  uint32_t salt, sizes; /* sizes: what dim slots are made of */
   nvm_arg args[MAX_ARGS];
   int64_t shapes[MAX_ARGS][MAX_SHAPE], strides[MAX_ARGS][MAX_SHAPE];
   uint32_t released[MAX_ARGS]; /* calls of `release` */

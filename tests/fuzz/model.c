@@ -257,6 +257,9 @@ int model_read(model *m, const uint8_t *data, size_t size) {
     memcpy(m->sections[i], data + first + offset, length);
     m->section_size[i] = length;
   }
+  m->signature_size =
+      m->fixed[12] & 1 && file_size >= first + MODEL_SIGNATURE ? MODEL_SIGNATURE : 0;
+  memcpy(m->signature, data + file_size - m->signature_size, m->signature_size);
   m->script_size = size - file_size < MODEL_SCRIPT ? size - file_size : MODEL_SCRIPT;
   memcpy(m->script, data + file_size, m->script_size);
   return 1;
@@ -280,6 +283,7 @@ size_t model_write(model *m, uint8_t *out, size_t capacity) {
   size_t end = MODEL_FIXED + m->header_size, total = end;
   for (uint32_t i = 0; i < m->n_sections; i++)
     total = (total + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT + m->section_size[i];
+  if (m->signature_size) total = (total + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT + MODEL_SIGNATURE;
   if (total + m->script_size > capacity) return 0;
   memset(out, 0, total);
   memcpy(out, m->fixed, MODEL_FIXED);
@@ -292,6 +296,7 @@ size_t model_write(model *m, uint8_t *out, size_t capacity) {
     memcpy(out + end, m->sections[i], m->section_size[i]);
     end += m->section_size[i];
   }
+  memcpy(out + total - m->signature_size, m->signature, m->signature_size);
   memcpy(out + total, m->script, m->script_size);
   return total + m->script_size;
 }

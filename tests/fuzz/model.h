@@ -14,6 +14,7 @@ enum {
   MODEL_SECTION = 1 << 14,
   MODEL_SECTIONS = 6,
   MODEL_SCRIPT = 256,
+  MODEL_SIGNATURE = 128,
   MODEL_NODES = 1 << 13
 };
 
@@ -34,6 +35,8 @@ typedef struct model {
   uint8_t sections[MODEL_SECTIONS][MODEL_SECTION];
   size_t section_size[MODEL_SECTIONS];
   uint32_t n_sections;
+  uint8_t signature[MODEL_SIGNATURE]; /* of a file that says it is signed */
+  size_t signature_size;
   uint8_t script[MODEL_SCRIPT];
   size_t script_size;
   node nodes[MODEL_NODES];

@@ -180,7 +180,7 @@ static void call(session *s, uint32_t function, uint32_t n_params, uint32_t salt
   s->counts->calls++;
   const nvm_status status = nvm_vm_invoke(s->vm, function, a->args, a->n, &result);
   REQUIRE((status == NVM_OK) == (result != NULL));
-  REQUIRE(status >= NVM_OK && status <= NVM_INTERRUPTED && status != NVM_INTERNAL);
+  REQUIRE(status >= NVM_OK && status <= NVM_WEIGHTS_NOT_BOUND && status != NVM_INTERNAL);
   if (status == NVM_OK) {
     s->counts->returned++;
     check_result(result);
@@ -277,6 +277,12 @@ static void ask(const nvm_program *p) {
     touch(data, data ? size : 0);
   }
   for (uint32_t i = 0; i < 3; i++) (void)nvm_program_note(p, i);
+  for (uint32_t i = 0; i <= nvm_program_function_count(p); i++) {
+    char signature[200];
+    (void)nvm_program_signature(p, i, signature, 1 + i % sizeof signature);
+  }
+  (void)nvm_program_signature_block(p, &size);
+  (void)nvm_program_weights_file(p);
   (void)nvm_program_producer(p, "target");
   (void)nvm_program_warning(p);
   touch(nvm_program_header(p, &size), 1);
@@ -284,14 +290,70 @@ static void ask(const nvm_program *p) {
 
 /* --- a file ----------------------------------------------------------------------------------- */
 
-static nvm_status open_file(const uint8_t *data, size_t size, uint32_t flags, nvm_program **out) {
-  char path[32];
+static int file_of(const uint8_t *data, size_t size) {
   const int fd = memfd_create("fuzz", MFD_CLOEXEC);
   REQUIRE(fd >= 0 && write(fd, data, size) == (ssize_t)size);
+  return fd;
+}
+
+static nvm_status open_file(const uint8_t *data, size_t size, uint32_t flags, nvm_program **out) {
+  char path[32];
+  const int fd = file_of(data, size);
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
   const nvm_status status = nvm_program_open(path, flags, out);
   close(fd);
   return status;
+}
+
+static int32_t accept(void *context, const uint8_t *key_id, const uint8_t *message,
+                      size_t message_size, const uint8_t *signature, size_t signature_size) {
+  (void)context;
+  touch(key_id, 32);
+  touch(message, message_size);
+  touch(signature, signature_size);
+  return 1;
+}
+
+/* Weights for what the program wants, bent by the script. */
+static void bind(session *s) {
+  static const char zeros[MAX_BYTES];
+  nvm_weights *weights = NULL;
+  nvm_program *bound = NULL;
+  if (nvm_program_weight_count(s->program) == 0 || nvm_weights_create(&weights) != NVM_OK) return;
+  for (uint32_t i = 0; i < nvm_program_weight_count(s->program); i++) {
+    nvm_weight_info want;
+    int64_t dims[MAX_SHAPE], bytes;
+    REQUIRE(nvm_program_weight(s->program, i, &want) == NVM_OK);
+    if (script_next(&s->script) == 255) continue;
+    if (script_next(&s->script) > 240)
+      want.dtype = (int32_t)(script_next(&s->script) % NVM_DTYPE_COUNT);
+    bytes = nvm_dtypes[want.dtype].itemsize;
+    for (uint32_t k = 0; k < want.rank && k < MAX_SHAPE; k++) {
+      dims[k] = script_next(&s->script) > 250 ? script_next(&s->script) % 7 : want.dims[k];
+      if (dims[k] < 0 || __builtin_mul_overflow(bytes, dims[k], &bytes)) bytes = INT64_MAX;
+    }
+    if (bytes > MAX_BYTES) continue;
+    (void)nvm_weights_add(weights, want.name, want.dtype, want.rank, dims, zeros, 0);
+  }
+  if (nvm_program_bind(s->program, weights, 0, &bound) == NVM_OK) {
+    nvm_program_release(s->program);
+    s->program = bound;
+  }
+  nvm_weights_release(weights);
+}
+
+/* A safetensors file: what it says it has must be there. */
+static void read_weights(const uint8_t *data, size_t size) {
+  nvm_weights *weights = NULL;
+  const int fd = file_of(data, size);
+  const nvm_status status = nvm_weights_read(fd, "fuzz", size & 1 ? NVM_LOAD_COPY : 0, &weights);
+  REQUIRE((status == NVM_OK) == (weights != NULL));
+  for (uint32_t i = 0; weights && i <= nvm_weights_count(weights); i++) {
+    nvm_weight_info info;
+    if (nvm_weights_get(weights, i, &info) == NVM_OK) touch(info.data, info.size);
+  }
+  nvm_weights_release(weights);
+  close(fd);
 }
 
 static nvm_status load(const uint8_t *file, size_t size, uint32_t how, nvm_program **out) {
@@ -300,6 +362,8 @@ static nvm_status load(const uint8_t *file, size_t size, uint32_t how, nvm_progr
   if (how == RUN_FILE_COPY) flags |= NVM_LOAD_COPY | NVM_LOAD_VERIFY_FULL;
   if (how == RUN_VERIFY_FULL) flags |= NVM_LOAD_VERIFY_FULL;
   if (how == RUN_BORROW) flags |= NVM_LOAD_BORROW;
+  static const nvm_signature_check check = {.verify = accept};
+  if (how == RUN_SIGNED) return nvm_program_load_signed(file, size, flags, &check, out);
   return how == RUN_FILE || how == RUN_FILE_COPY ? open_file(file, size, flags, out)
                                                  : nvm_program_load(file, size, flags, out);
 }
@@ -316,7 +380,8 @@ static nvm_vm *make_vm(session *s, uint32_t flags) {
   if (flags & RUN_PROFILE) options.profile = NVM_PROFILE_INSTRUCTIONS;
   nvm_vm *vm = NULL;
   const nvm_status status = nvm_vm_create(s->program, &options, &vm);
-  REQUIRE(status == NVM_OK || status == NVM_OUT_OF_MEMORY || status == NVM_DEVICE_ERROR);
+  REQUIRE(status == NVM_OK || status == NVM_OUT_OF_MEMORY || status == NVM_DEVICE_ERROR ||
+          !nvm_program_is_bound(s->program));
   return vm;
 }
 
@@ -346,6 +411,8 @@ static void finish(session *s) {
 
 static void run_program(session *s, uint32_t flags) {
   ask(s->program);
+  bind(s);
+  s->arguments->program = s->program;
   s->vm = make_vm(s, flags);
   if (s->vm != NULL) run_functions(s);
   if (s->script.at < s->script.end)
@@ -355,13 +422,17 @@ static void run_program(session *s, uint32_t flags) {
 }
 
 #ifdef NVM_TEST
-void nvm_test_fail_allocation(int64_t n);
+int64_t nvm_test_fail_allocation(int64_t n);
 #else
-static void nvm_test_fail_allocation(int64_t n) { (void)n; }
+static int64_t nvm_test_fail_allocation(int64_t n) { return 0 * n; }
 #endif
 
 void run_one(const uint8_t *data, size_t size, run_one_counts *counts) {
   static arguments room;
+  if (size >= 9 && data[0] != 0x89) {
+    read_weights(data, size);
+    return;
+  }
   const uint64_t said = size < FIXED ? size : little64(data + 24);
   const size_t file_size = said >= FIXED && said < size ? (size_t)said : size;
   session s = {.counts = counts, .script = {data + file_size, data + size}, .arguments = &room};
@@ -373,7 +444,7 @@ void run_one(const uint8_t *data, size_t size, run_one_counts *counts) {
     for (size_t i = 0; i < sizeof room.data; i++) room.data[i] = (char)(i % 3 == 0);
   room.script = &s.script;
   counts->files++;
-  if (flags & RUN_FAIL_ALLOC) nvm_test_fail_allocation(1 + script_next(&s.script));
+  if (flags & RUN_FAIL_ALLOC) (void)nvm_test_fail_allocation(1 + script_next(&s.script));
   const nvm_status status = load(file, file_size, flags & RUN_HOW, &s.program);
   counts->past_structure += nvm_load_stage() >= 1;
   counts->past_code += nvm_load_stage() >= 2;
@@ -384,9 +455,10 @@ void run_one(const uint8_t *data, size_t size, run_one_counts *counts) {
   } else {
     counts->refused++;
     REQUIRE(status == NVM_INVALID_EXECUTABLE || status == NVM_UNSUPPORTED_VERSION ||
-            status == NVM_OUT_OF_MEMORY);
+            status == NVM_OUT_OF_MEMORY || status == NVM_SIGNATURE_MISSING ||
+            status == NVM_SIGNATURE_MALFORMED || status == NVM_SIGNATURE_MISMATCH);
   }
-  nvm_test_fail_allocation(0);
+  (void)nvm_test_fail_allocation(0);
   nvm_program_release(s.program);
   free(file);
 }

@@ -29,6 +29,7 @@ static const nvm_note notes[] = {{"", -1, 0, 0}, {"width of %x", -1, 0, 0}};
 static const char *const sources[] = {"test.rly"};
 static const char *const devices[] = {"cpu"};
 static const char *const producer[] = {NULL};
+static const nvm_section sections[3]; /* empty */
 
 static union {
   nvm_tensor tensor;
@@ -68,6 +69,8 @@ void new_program(uint32_t flags) {
   program.functions = functions;
   program.kernels = kernels;
   program.producer = producer;
+  program.sections = sections;
+  program.n_sections = COUNT(sections);
   program.warning = "";
 }
 

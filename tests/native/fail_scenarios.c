@@ -1,0 +1,257 @@
+#include "fail_scenarios.h"
+
+#include <dlfcn.h>
+#include <math.h>
+
+#include "../fuzz/arguments.h"
+#include "generated/nvm_dtype.h"
+
+static float data[4096];
+static int64_t vector_shape[] = {64}, large_shape[] = {4096};
+
+/* --- outputs ---------------------------------------------------------------------------------- */
+
+static double element(const nvm_out *out, size_t i) {
+  switch (out->dtype) {
+    case NVM_DTYPE_FLOAT32:
+      return ((const float *)out->data)[i];
+    case NVM_DTYPE_INT64:
+      return (double)((const int64_t *)out->data)[i];
+    case NVM_DTYPE_INT32:
+      return ((const int32_t *)out->data)[i];
+    default:
+      return ((const uint8_t *)out->data)[i];
+  }
+}
+
+static void read_outputs(const nvm_result *result, outputs *out) {
+  out->n = 0;
+  for (size_t i = 0; i < nvm_result_count(result); i++) {
+    const nvm_out *value = &nvm_result_values(result)[i];
+    size_t count = 1;
+    if (value->kind != NVM_OUT_TENSOR) continue;
+    for (uint32_t k = 0; k < value->rank; k++) count *= (size_t)value->shape[k];
+    for (size_t k = 0; k < count && out->n < MAX_OUTPUTS; k++)
+      out->values[out->n++] = element(value, k);
+  }
+}
+
+int same_outputs(const outputs *a, const outputs *b) {
+  if (a->n != b->n) return 0;
+  for (size_t i = 0; i < a->n; i++) {
+    const double x = a->values[i], y = b->values[i];
+    if (!(fabs(x - y) <= 1e-5 + 1e-4 * fabs(y))) return 0;
+  }
+  return 1;
+}
+
+/* --- a run of a program ----------------------------------------------------------------------- */
+
+/* Invoke; if memory was missing, the same VM must do it now. */
+static nvm_status invoke(nvm_vm *vm, uint32_t function, const nvm_arg *args, size_t n_args,
+                         outputs *out) {
+  nvm_result *result = NULL;
+  const nvm_status status = nvm_vm_invoke(vm, function, args, n_args, &result);
+  CHECK((status == NVM_OK) == (result != NULL));
+  if (status == NVM_OUT_OF_MEMORY)
+    CHECK_STATUS(nvm_vm_invoke(vm, function, args, n_args, &result), NVM_OK);
+  if (status != NVM_OK && status != NVM_OUT_OF_MEMORY)
+    fprintf(stderr, "status %d: %s\n", status, nvm_last_error()->message);
+  if (result != NULL) read_outputs(result, out);
+  nvm_result_free(result);
+  return status;
+}
+
+static void check_empty(nvm_vm *vm) {
+  nvm_vm_stats stats;
+  CHECK_STATUS(nvm_vm_trim(vm), NVM_OK);
+  CHECK_STATUS(nvm_vm_stats_get(vm, &stats), NVM_OK);
+  CHECK(stats.live_objects == 0 && stats.live_bytes == 0);
+}
+
+static nvm_status with_vm(const scenario *s, nvm_program *p, uint32_t function, const nvm_arg *args,
+                          size_t n_args, outputs *out) {
+  nvm_vm *vm = NULL;
+  nvm_vm_options options = {.size = sizeof options, .threads = 2, .profile = s->profile};
+  nvm_status status = nvm_vm_create(p, &options, &vm);
+  CHECK((status == NVM_OK) == (vm != NULL));
+  if (status != NVM_OK) return status;
+  for (int turn = 0; turn < 2; turn++) {
+    const nvm_status again = invoke(vm, function, args, n_args, out);
+    if (status == NVM_OK) status = again;
+  }
+  check_empty(vm);
+  nvm_vm_destroy(vm);
+  return status;
+}
+
+/* --- models ----------------------------------------------------------------------------------- */
+
+static int make_arguments(nvm_program *p, uint32_t function, arguments *a) {
+  static script nothing;
+  static const int32_t ints[] = {3, 1, 2, 5, 0, 4, 1, 1};
+  nvm_function_info info;
+  CHECK_STATUS(nvm_program_function(p, function, &info), NVM_OK);
+  *a = (arguments){.program = p, .script = &nothing, .salt = 3};
+  for (uint32_t i = 0; i < info.n_params; i++) {
+    nvm_param_info param;
+    CHECK_STATUS(nvm_program_param(p, function, i, &param), NVM_OK);
+    if (!arguments_add(a, param.type)) return 0;
+  }
+  for (size_t i = 0; i < a->n; i++) {
+    if (a->args[i].kind != NVM_ARG_TENSOR) continue;
+    a->args[i].data = a->args[i].dtype == NVM_DTYPE_INT32 ? (const void *)ints : data;
+  }
+  return 1;
+}
+
+static nvm_status run_model(const scenario *s, outputs *out) {
+  static arguments a;
+  nvm_program *p = NULL;
+  nvm_status status = nvm_program_open(s->path, s->flags, &p);
+  CHECK((status == NVM_OK) == (p != NULL));
+  if (status != NVM_OK) return status;
+  uint32_t function = 0;
+  CHECK_STATUS(nvm_program_find(p, "main", &function), NVM_OK);
+  CHECK(make_arguments(p, function, &a));
+  status = with_vm(s, p, function, a.args, a.n, out);
+  nvm_program_release(p);
+  return status;
+}
+
+/* Loaded from memory, with a copy. */
+static nvm_status run_memory(const scenario *s, outputs *out) {
+  static char bytes[1 << 20];
+  static arguments a;
+  FILE *file = fopen(s->path, "rb");
+  const size_t size = fread(bytes, 1, sizeof bytes, file);
+  fclose(file);
+  nvm_program *p = NULL;
+  nvm_status status = nvm_program_load(bytes, size, s->flags, &p);
+  if (status != NVM_OK) return status;
+  uint32_t function = 0;
+  CHECK_STATUS(nvm_program_find(p, "main", &function), NVM_OK);
+  CHECK(make_arguments(p, function, &a));
+  status = with_vm(s, p, function, a.args, a.n, out);
+  nvm_program_release(p);
+  return status;
+}
+
+/* --- programs built by hand ------------------------------------------------------------------- */
+
+static nvm_status run_hand(const scenario *s, outputs *out) {
+  return with_vm(s, &program, s->function, s->args, s->n_args, out);
+}
+
+/* A handle is kept over runs; its memory becomes the VM's own. */
+static nvm_status run_handles(const scenario *s, outputs *out) {
+  nvm_vm *vm = NULL;
+  nvm_status status = nvm_vm_create(&program, NULL, &vm);
+  if (status != NVM_OK) return status;
+  nvm_result *first = NULL, *second = NULL;
+  status = nvm_vm_invoke(vm, s->function, s->args, 1, &first);
+  if (status == NVM_OK) {
+    nvm_arg handle = {.kind = NVM_ARG_HANDLE, .handle = nvm_result_values(first)[0].handle};
+    status = nvm_vm_invoke(vm, s->function + 1, &handle, 1, &second);
+  }
+  if (status == NVM_OK) read_outputs(second, out);
+  nvm_result_free(second);
+  nvm_result_free(first);
+  check_empty(vm);
+  nvm_vm_destroy(vm);
+  return status;
+}
+
+/* A wrong value deep in a list: the message's path needs memory, the error does not. */
+static nvm_status run_refused(const scenario *s, outputs *out) {
+  nvm_vm *vm = NULL;
+  const nvm_status made = nvm_vm_create(&program, NULL, &vm);
+  if (made != NVM_OK) return made;
+  nvm_result *result = NULL;
+  const nvm_status status = nvm_vm_invoke(vm, s->function, s->args, s->n_args, &result);
+  CHECK(result == NULL && status != NVM_OK);
+  *out = (outputs){.n = 1, .values = {1}};
+  nvm_vm_destroy(vm);
+  return status == NVM_OUT_OF_MEMORY ? status : NVM_OK;
+}
+
+static void hand(scenario *s, const char *name, uint32_t function,
+                 nvm_status (*run)(const scenario *, outputs *)) {
+  *s = (scenario){.function = function, .run = run};
+  snprintf(s->name, sizeof s->name, "%s", name);
+}
+
+/* keep(x) = a closure of x, which comes out as a handle; open(f) = f() */
+static uint32_t add_closure_pair(void) {
+  const uint32_t same = add_function("same", (params){1, {PARAM("x", T_VECTOR, 0)}}, T_VECTOR, 0, 0,
+                                     1, WORDS(NVM_OP_Ret, 0));
+  const uint32_t keep =
+      add_function("keep", (params){1, {PARAM("x", T_VECTOR, 0)}}, T_FUNCTION, 0, 0, 2,
+                   WORDS(NVM_OP_AllocClosure, 1, same, 1, 0, NVM_OP_Ret, 1));
+  add_function("open", (params){1, {PARAM("f", T_FUNCTION, 0)}}, T_VECTOR, 0, 0, 2,
+               WORDS(NVM_OP_InvokeClosure, 1, 0, 0, NVM_OP_Ret, 1));
+  return keep;
+}
+
+/* Many arguments, so that a tail call's transfer grows; a block of its own alignment; an append. */
+static uint32_t add_blocks(void) {
+  const uint32_t join = add_function(
+      "join", (params){2, {PARAM("a", T_VECTOR, 0), PARAM("b", T_VECTOR, 0)}}, T_VECTOR, 0, 1, 6,
+      WORDS(NVM_OP_AllocStorage, 2, 256, 4096, 0,                     /* 0 */
+            NVM_OP_AllocTensor, 3, 2, 0, 1, 64, NVM_DTYPE_FLOAT32, 0, /* 5 */
+            NVM_OP_Append, 4, 0, 1, 0, NVM_OP_Append, 4, 4, 1, 0,     /* 13 */
+            NVM_OP_Append, 4, 4, 1, 0, NVM_OP_Append, 4, 4, 1, 0,     /* 23 */
+            NVM_OP_ShapeOf, 5, 4, NVM_DTYPE_INT64, NVM_OP_ReadInt, 0, 5, 0, NVM_OP_Ret, 4));
+  return add_function("twice", (params){1, {PARAM("x", T_VECTOR, 0)}}, T_VECTOR, 0, 0, 1,
+                      WORDS(NVM_OP_InvokeTail, join, 2, 0, 0));
+}
+
+static size_t by_hand(scenario *s) {
+  size_t n = 0;
+  new_program(0);
+  const uint32_t list = add_list_length(), build = 0, cycles = add_cycles(), depth = add_depth();
+  const uint32_t kernels = add_kernel_loop(), keep = add_closure_pair(), blocks = add_blocks();
+  const uint32_t take = add_function("take", (params){1, {PARAM("l", T_LIST_OF, 0)}}, T_LIST_OF, 0,
+                                     0, 1, WORDS(NVM_OP_Ret, 0));
+  hand(&s[n], "list", list, run_hand);
+  s[n].args[0] = int_arg(200), s[n++].n_args = 1;
+  hand(&s[n], "build", build, run_hand);
+  s[n].args[0] = int_arg(200), s[n].args[1] = (nvm_arg){.kind = NVM_ARG_ADT, .ctor = CTOR_NIL};
+  s[n++].n_args = 2;
+  hand(&s[n], "cycles", cycles, run_hand);
+  s[n].args[0] = int_arg(200), s[n++].n_args = 1;
+  hand(&s[n], "depth", depth, run_hand);
+  s[n].args[0] = int_arg(5000), s[n++].n_args = 1;
+  hand(&s[n], "kernels", kernels, run_hand);
+  s[n].args[0] = vector_arg(data, vector_shape), s[n].args[1] = int_arg(4), s[n++].n_args = 2;
+  s[n] = s[n - 1], s[n].profile = NVM_PROFILE_KERNELS;
+  snprintf(s[n++].name, sizeof s->name, "kernels, profiled");
+  hand(&s[n], "handles", keep, run_handles);
+  s[n].args[0] = vector_arg(data, vector_shape), s[n++].n_args = 1;
+  hand(&s[n], "blocks", blocks, run_hand);
+  s[n].args[0] = vector_arg(data, large_shape), s[n++].n_args = 1;
+  static int64_t square[] = {8, 8};
+  hand(&s[n], "refused", take, run_refused);
+  s[n].args[0] = vector_arg(data, square), s[n].args[0].rank = 2;
+  s[n].args[1] = (nvm_arg){.kind = NVM_ARG_ADT, .ctor = CTOR_NIL};
+  s[n].args[2] = (nvm_arg){.kind = NVM_ARG_ADT, .ctor = CTOR_CONS, .n_fields = 2};
+  s[n++].n_args = 3;
+  return n;
+}
+
+size_t make_scenarios(scenario *s, char **paths, int n_paths) {
+  size_t n = 0;
+  for (size_t i = 0; i < COUNT(data); i++) data[i] = (float)(int)(i % 17) / 16.0f - 0.5f;
+  for (int i = 0; i < n_paths; i++) {
+    const char *base = strrchr(paths[i], '/');
+    base = base ? base + 1 : paths[i];
+    static const char *const names[] = {"machine code", "profiled", "IR", "IR, from memory"};
+    for (int how = 0; how < 4; how++) {
+      s[n] = (scenario){.path = paths[i], .run = how < 3 ? run_model : run_memory};
+      s[n].flags = how < 2 ? 0 : NVM_LOAD_NO_NATIVE;
+      s[n].profile = how == 1 ? NVM_PROFILE_INSTRUCTIONS : NVM_PROFILE_OFF;
+      snprintf(s[n++].name, sizeof s->name, "%s, %s", base, names[how]);
+    }
+  }
+  return n + by_hand(s + n);
+}

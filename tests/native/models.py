@@ -1,0 +1,32 @@
+"""Small saved models that the C tests load: `python -m tests.native.models DIR` writes them and prints their paths."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import nimblevm as nvm
+from nimblevm.bench.workloads import gpt2, lstm, treelstm
+
+INPUTS, HIDDEN = 4, 8
+DECODER = gpt2.Config(vocabulary=16, context=16, hidden=8, layers=1, heads=2, inner=16)
+
+
+def save(folder: Path) -> list[Path]:
+    """LSTM, TreeLSTM and a decoder with a cache, with weights and machine code."""
+    folder.mkdir(parents=True, exist_ok=True)
+    programs = {
+        "lstm": (nvm.relay.parse(lstm.text(INPUTS, HIDDEN)), lstm.params(INPUTS, HIDDEN)),
+        "treelstm": (
+            nvm.relay.parse(treelstm.text(INPUTS, HIDDEN)),
+            treelstm.params(INPUTS, HIDDEN),
+        ),
+        "decoder": (gpt2.module(gpt2.params(DECODER), DECODER), None),
+    }
+    for name, (module, params) in programs.items():
+        nvm.compile(module, params=params).save(folder / f"{name}.nvm")
+    return [folder / f"{name}.nvm" for name in programs]
+
+
+if __name__ == "__main__":
+    print(*save(Path(sys.argv[1])))

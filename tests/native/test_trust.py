@@ -1,0 +1,48 @@
+"""Saved models while allocations fail, and eight threads of them under faults (fail_models.c, soak.c)."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.native import models
+
+HERE = Path(__file__).parent
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return " ".join(map(str, models.save(tmp_path_factory.mktemp("models"))))
+
+
+def _make(target: str, files: str, *words: str, **variant: str) -> str:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("NVM_")} | variant
+    command = ["make", "-s", "-C", str(HERE), target, f"FILES={files}", *words]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def test_every_allocation_fails_once(files: str) -> None:
+    """The n-th for n up to 2,000, and the first of each place that allocates; ASan and LSan look on."""
+    out = _make("fail", files, NVM_TEST="1", NVM_SANITIZE="address,undefined")
+    print(out)
+    found = re.search(r"(\d+) sites, (\d+) not reached; (\d+) runs, (\d+) refused", out)
+    assert found is not None
+    sites, missed, runs, refused = map(int, found.groups())
+    assert sites > 90
+    assert missed <= 4, (
+        out
+    )  # between two devices that are no hosts, and allocations of other builds
+    assert runs > 10_000
+    assert refused > 5_000
+
+
+def test_soak(files: str) -> None:
+    """Twenty seconds; `make soak` takes ten minutes."""
+    print(_make("soak", files, "SECONDS=20", NVM_TEST="1"))
