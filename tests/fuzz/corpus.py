@@ -16,17 +16,19 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import nimblevm as nvm
 from nimblevm.bench.workloads import lstm, treelstm
 from nimblevm.bytecode.assembler import assemble
-from nimblevm.bytecode.serialize import serialize
+from nimblevm.bytecode.serialize import ALIGNMENT, FIXED_HEADER_SIZE, seal, serialize
+from tests.bytecode.forge import forge, join, split
 
 HERE = Path(__file__).parent
 ASM = HERE.parent / "asm"
 PACKED = HERE / "corpus.bin"
 SIZES = {"inputs": 4, "hidden": 8}
-COVERED = ("program", "verify", "program_tables", "kernel_tables", "msgpack", "program_info", "call", "kernel_call",
+COVERED = ("program", "verify", "program_tables", "constant_tables", "kernel_tables", "msgpack", "program_info", "bind", "weights", "safetensors", "call", "kernel_call",
            "args", "results", "ops", "interp", "frame", "object", "tensor", "kernel_ir_parse", "kernel_ir_compile",
            "kernel_ir_run", "kernel_ir_ops", "kernel_ir_move")  # fmt: skip
 """Sources of native/src (kernel_ir_*: of native/kernels) that the coverage report is about."""
@@ -104,6 +106,90 @@ def operators() -> dict[str, bytes]:
     return files
 
 
+KEEP_DIGESTS, SIGNED, FILE_COPY, VERIFY_FULL = b"\x0a", b"\x09", b"\x0c", b"\x0e"
+"""First bytes of scripts (run_one.h)."""
+
+
+def _signed(data: bytes, magic: bytes = b"NVM-SIGN", algorithm: int = 1, signer: int = 7) -> bytes:
+    """With a signature block; the harness refuses the signer 255."""
+    header, sections = split(data)
+    unsigned = join(header, sections)
+    (size,) = struct.unpack_from("<Q", unsigned, 16)
+    body = unsigned[FIXED_HEADER_SIZE:] + bytes(-len(unsigned) % ALIGNMENT)
+    block = magic + struct.pack("<II", algorithm, 64) + bytes([signer]) * 96 + bytes(16)
+    fixed = seal(body[:size], FIXED_HEADER_SIZE + len(body) + len(block), signed=True)
+    return fixed + body + block
+
+
+def _moved_section(header: dict[str, Any], _sections: list[bytes]) -> None:
+    header["sections"][1][1] += ALIGNMENT
+
+
+def edges() -> dict[str, bytes]:
+    """What changes of a small file seldom come to: signatures, digests that differ, files cut or too long."""
+    base = single_functions()["control.test_Move"]
+    signed, flipped, late = _signed(base), bytearray(base), late_bound()
+    flipped[-1] ^= 1
+    (size,) = struct.unpack_from("<Q", base, 16)
+    header = base[FIXED_HEADER_SIZE : FIXED_HEADER_SIZE + size]
+    longer = base[FIXED_HEADER_SIZE:] + bytes(-len(base) % ALIGNMENT) + bytes(ALIGNMENT)
+    return {
+        "digest": bytes(flipped) + KEEP_DIGESTS,
+        "full": base + VERIFY_FULL,
+        "copy": base + FILE_COPY,
+        "short": base[:60],
+        "cut": signed[:-64],
+        "header alone": seal(b"", FIXED_HEADER_SIZE, signed=True),
+        "not signed": base + SIGNED,
+        "signed": signed + SIGNED,
+        "signed, unasked": signed,
+        "other block": _signed(base, magic=b"NVM-SIGM") + SIGNED,
+        "other algorithm": _signed(base, algorithm=2) + SIGNED,
+        "other signer": _signed(base, signer=255) + SIGNED,
+        "moved section": forge(base, _moved_section, relayout=False),
+        "too long": seal(header, FIXED_HEADER_SIZE + len(longer)) + longer,
+        **{f"late {number}": data for number, data in enumerate(late)},
+        **{f"weights {number}": data for number, data in enumerate(weights())},
+    }
+
+
+def late_bound() -> list[bytes]:
+    """Programs that want weights: as they are, and panels of 16 bits."""
+    text = """#[version = "0.0.5"]
+    def @main(%x: Tensor[(?n, 5), float32], %w: Tensor[(20, 5), float32], %b: Tensor[(20), float32]) {
+      nn.relu(nn.dense(%x, %w) + %b)
+    }"""
+    names = {"w": (20, 5), "b": (20,)}
+    files = [nvm.compile(nvm.relay.parse(text), late_bound=list(names), native=False).to_bytes()]
+    for stored in ("float16", "bfloat16"):
+        exe = nvm.compile(nvm.relay.parse(text), late_bound=names, weights=stored, native=False)
+        files.append(exe.to_bytes())
+    return [
+        data + script
+        for data in files
+        for script in (b"", bytes([0, 0, 0, 245, 3]), bytes([0, 0, 255]))
+    ]
+
+
+def weights() -> list[bytes]:
+    """Files of safetensors: right, with metadata, of wrong sizes, cut."""
+    tensor = '"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}'
+    more = '"v":{"dtype":"BF16","shape":[],"data_offsets":[24,26]}'
+    texts = (
+        "{" + tensor + "}",
+        '{"__metadata__":{"a":"b\\u00e4\\n"},' + tensor + "," + more + "}",
+        '{"w":{"dtype":"F32","shape":[2,4],"data_offsets":[0,24]}}',
+        '{"w":{"dtype":"X9","shape":[2,3],"data_offsets":[0,24]}}',
+        "{" + tensor + "," + tensor + "}",
+        "{}",
+        "[]",
+    )
+    files = [
+        struct.pack("<Q", len(t)) + t.encode() + bytes(26 if "BF16" in t else 24) for t in texts
+    ]
+    return [*files, files[0][:40], struct.pack("<Q", 1 << 60) + b"{}"]
+
+
 def packed() -> list[bytes]:
     """The committed corpus."""
     data = lzma.decompress(PACKED.read_bytes()) if PACKED.exists() else b""
@@ -133,7 +219,9 @@ def covered_lines(build: Path) -> Iterator[tuple[str, int, int]]:
         folder = "kernels" if name.startswith("kernel_ir_") else "src"
         done = subprocess.run(["gcov", "-n", "-o", str(build / folder), f"{folder}/{name}.c"], cwd=build.parent,
                               capture_output=True, text=True, check=True)  # fmt: skip
-        match = re.search(rf"File '{folder}/{name}\.c'\nLines executed:([\d.]+)% of (\d+)", done.stdout)
+        match = re.search(
+            rf"File '{folder}/{name}\.c'\nLines executed:([\d.]+)% of (\d+)", done.stdout
+        )
         if match is None:
             raise RuntimeError(f"gcov has nothing on {name}.c: {done.stdout}{done.stderr}")
         total = int(match[2])
@@ -151,7 +239,7 @@ def main(command: str, *arguments: str) -> None:
         for data in made:
             (Path(arguments[0]) / hashlib.sha1(data).hexdigest()).write_bytes(data)
     elif command == "pack":
-        pack(path.read_bytes() for path in Path(arguments[0]).iterdir())
+        pack([*(path.read_bytes() for path in Path(arguments[0]).iterdir()), *edges().values()])
     elif command == "stream":
         sys.stdout.buffer.write(stream(packed()))
     elif command == "coverage":

@@ -15,7 +15,8 @@
 enum {
   /* how the file is loaded: the low four bits (others: from memory) */
   RUN_HOW = 15,
-  RUN_SIGNED = 9,        /* the signature's form is checked, and any signature is right */
+  RUN_SIGNED =
+      9, /* the signature's form is checked, and any signature is right but one of signer 255 */
   RUN_KEEP_DIGESTS = 10, /* else they are repaired first */
   RUN_FILE = 11,
   RUN_FILE_COPY = 12,
