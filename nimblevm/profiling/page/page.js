@@ -355,20 +355,22 @@ function flameGraph() {
 
 function timeline() {
   const { spans, names, tracks, memory, shapes } = data.events, end = Math.max(1, data.events.ns);
-  const ROW = 20, AXIS = 24, DEEPEST = 60, GAP = 8, HEAD = 18;
+  const ROW = 20, AXIS = 24, DEEPEST = 60, LEVELS = DEEPEST + 1, GAP = 8, HEAD = 18;
   // Rows of spans that do not overlap: one for each depth of each track.
   const rows = new Map();
   let deeper = 0;
   for (let i = 0; i < spans.start.length; i++) {
-    if (spans.depth[i] >= DEEPEST) { deeper++; continue; }
-    const key = spans.track[i] * DEEPEST + spans.depth[i];
+    // Kernels of deep calls share the last row, others are left out.
+    if (spans.depth[i] >= DEEPEST && spans.kind[i] !== KERNEL) { deeper++; continue; }
+    const key = spans.track[i] * LEVELS + Math.min(spans.depth[i], DEEPEST);
     if (!rows.has(key)) rows.set(key, []);
     rows.get(key).push(i);
   }
-  const layout = [];  // {track, y, height, rows: [[y, list]]}
+  for (const [key, list] of rows) if (key % LEVELS === DEEPEST) list.sort((a, b) => spans.start[a] - spans.start[b]);
+  const layout = [];  // {name, y, rows: [[y, list]]}
   let y = AXIS;
   tracks.forEach((name, track) => {
-    const own = [...rows.keys()].filter((key) => Math.floor(key / DEEPEST) === track).sort((a, b) => a - b);
+    const own = [...rows.keys()].filter((key) => Math.floor(key / LEVELS) === track).sort((a, b) => a - b);
     const part = { name, y, rows: own.map((key, k) => [y + HEAD + k * ROW, rows.get(key)]) };
     y += HEAD + own.length * ROW + GAP;
     layout.push(part);
@@ -572,7 +574,7 @@ function timeline() {
 
   if (!spans.start.length) { byId("timeline-section").hidden = true; return; }
   const notes = [];
-  if (deeper) notes.push(`${count(deeper)} spans deeper than ${DEEPEST} calls are not drawn`);
+  if (deeper) notes.push(`${plural(deeper, "call")} more than ${DEEPEST} deep are not drawn, their kernels are in the last row`);
   if (spans.left) notes.push(`${count(spans.left)} of the shortest spans are left out`);
   byId("timeline-readout").textContent = notes.join("; ");
   if (!hasMemory) plot.parentElement.hidden = plot.parentElement.previousElementSibling.hidden = true;
@@ -637,8 +639,10 @@ function roofline() {
         const angle = Math.atan2(Y(start * rate) - Y(knee * rate), X(knee) - X(start));
         const length = Math.hypot(Y(start * rate) - Y(knee * rate), X(knee) - X(start));
         for (const part of [0.06, 0.3, 0.5, 0.7, 0.9]) {  // beside the line, where no dot is
-          const x = X(start) + part * length * Math.cos(angle), y = Y(start * rate) - part * length * Math.sin(angle) - 6;
-          const spot = [x - 8, y - wide * Math.sin(angle) - 14, x + wide * Math.cos(angle), y];
+          // L2's above its line, the others' below: the first two may lie close together.
+          const off = label === "L2" ? -6 : 15;
+          const x = X(start) + part * length * Math.cos(angle) + off * Math.sin(angle), y = Y(start * rate) - part * length * Math.sin(angle) + off * Math.cos(angle);
+          const spot = [x - 10, y - wide * Math.sin(angle) - 12, x + wide * Math.cos(angle) + 4, y + 2];
           if (part * length + wide > length || !free(spot)) continue;
           parts.push(element("svg:text", { transform: `translate(${x} ${y}) rotate(${(-angle * 180) / Math.PI})` }, text));
           taken.push(spot);
@@ -665,7 +669,7 @@ function roofline() {
       const text = d.k.name.length > 28 ? d.k.name.slice(0, 27) + "…" : d.k.name, wide = textWidth(text);
       for (const [x, y] of [[cx + r + 5, cy + 4], [cx - r - 5 - wide, cy + 4], [cx - wide / 2, cy - r - 6], [cx - wide / 2, cy + r + 15]]) {
         const spot = [x, y - 12, x + wide, y + 3];
-        if (spot[0] < left || spot[2] > width || spot[1] < 0 || spot[3] > height - bottom || !free(spot)) continue;
+        if (spot[0] < left || spot[2] > width - right || spot[1] < 0 || spot[3] > height - bottom || !free(spot)) continue;
         parts.push(element("svg:text", { class: "label", x, y }, text));
         taken.push(spot);
         break;
