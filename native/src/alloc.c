@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-#include "results.h"
-
 #define CHUNK_BYTES ((size_t)64 << 10)
 #define LARGE_CACHE ((size_t)16 << 20)
 
@@ -157,7 +155,7 @@ void nvm_heap_release(nvm_heap *heap) {
     heap->borrowed_free = storage->next;
     nvm_free(storage);
   }
-  nvm_results_free_cached(heap);
+  if (heap->free_cached) heap->free_cached(heap);
   nvm_free(heap->marked);
   close_pools(heap);
   nvm_free(heap);
@@ -194,7 +192,7 @@ void nvm_heap_drain(nvm_heap *heap) {
     if (item->header.kind == NVM_KIND_STORAGE)
       nvm_storage_recycle(heap, (nvm_storage *)item);
     else
-      nvm_result_recycle(heap, item);
+      heap->recycle(heap, item);
     item = next;
   }
 }

@@ -98,6 +98,10 @@ typedef struct nvm_heap {
   size_t n_refs, refs_threshold;
   struct nvm_handle *handles, *handles_free;
   struct nvm_result *results_free;
+  /* results.c, set by nvm_results_attach: what becomes of a dropped result or handle, and of those
+   * that are kept for the next run. */
+  void (*recycle)(struct nvm_heap *heap, nvm_dropped *item);
+  void (*free_cached)(struct nvm_heap *heap);
   struct nvm_walk *walk; /* results.c: path to the value at hand */
   size_t walk_capacity;
   nvm_object **marked;

@@ -11,6 +11,9 @@
 #include "handle_type.h"
 #include "results.h"
 #include "vm.h"
+#include "args.h"
+#include "frame.h"
+#include "object.h"
 
 #define ANY_TYPE UINT32_MAX
 /* Smaller tensors are copied: cheaper than a block's header, and the owner is free at once. */

@@ -6,10 +6,9 @@
 #include <stdio.h>
 
 #include "kernel_ir.h"
-#include "profile.h"
+#include "clock.h"
 #include "tensor.h"
 #include "threads.h"
-#include "vm.h"
 
 /* --- dim programs ----------------------------------------------------------------------------- */
 
@@ -100,10 +99,10 @@ static nvm_status ctx_fail(const nvm_kernel_ctx *ctx, nvm_status code, int32_t o
 
 static nvm_status ctx_poll(const nvm_kernel_ctx *ctx) {
   const nvm_call *call = (const nvm_call *)ctx;
-  if (!call->vm) return NVM_OK;
+  if (!call->host) return NVM_OK;
   /* The IR interpreter asks after a fixed amount of work, so that its loops use up fuel like
    * instructions do. */
-  return call->kernel->fn ? nvm_vm_poll(call->vm) : nvm_vm_charge(call->vm, NVM_IR_POLL_WORK);
+  return call->host->poll(call->vm, call->kernel->fn ? 0 : NVM_IR_POLL_WORK);
 }
 
 /* Loops that run in pieces: faults of the piece that failed first in order are the caller's. */
@@ -120,7 +119,7 @@ static nvm_status run_piece(const nvm_kernel_ctx *ctx, void *closure, int64_t be
   nvm_call mine = *(const nvm_call *)ctx;
   const uint64_t since = NVM_UNLIKELY(mine.profiled) ? nvm_cycles() : 0;
   const nvm_status status = r->fn(&mine.ctx, r->closure, begin, end);
-  if (NVM_UNLIKELY(mine.profiled)) nvm_profile_piece(mine.vm, mine.kernel, since);
+  if (NVM_UNLIKELY(mine.profiled)) mine.host->piece_ended(mine.vm, mine.kernel, since);
   if (NVM_LIKELY(status == NVM_OK)) return NVM_OK;
   pthread_mutex_lock(&r->lock);
   if (begin < r->failed) {
@@ -154,13 +153,14 @@ static nvm_status run_ir(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *
   return nvm_kernel_ir_run(kernel->ir, &kernel->signature, ctx, bufs, dims);
 }
 
-void nvm_call_init(nvm_call *call, struct nvm_vm *vm, int32_t threads) {
+void nvm_call_init(nvm_call *call, const nvm_call_host *host, struct nvm_vm *vm, int32_t threads) {
   memset(call, 0, sizeof *call);
   call->ctx = (nvm_kernel_ctx){.abi = NVM_KERNEL_ABI,
                                .size = sizeof(nvm_kernel_ctx),
                                .fail = ctx_fail,
                                .poll = ctx_poll,
                                .parallel_for = ctx_parallel_for};
+  call->host = host;
   call->vm = vm;
   call->threads = threads;
 }
@@ -271,8 +271,9 @@ __attribute__((cold)) static nvm_status report(nvm_call *call, nvm_status status
                         index, bound);
     }
   }
-  if (status == NVM_CANCELLED || status == NVM_TIME_LIMIT || status == NVM_INTERRUPTED)
-    return nvm_vm_stopped(call->vm, status, name);
+  if (call->host &&
+      (status == NVM_CANCELLED || status == NVM_TIME_LIMIT || status == NVM_INTERRUPTED))
+    return call->host->stopped(call->vm, status, name);
   if (nvm_last_error()->code == status) return status; /* poll, or the IR interpreter, said why */
   return nvm_fail(status, "kernel %s failed", name);
 }
@@ -311,6 +312,6 @@ nvm_status nvm_call_kernel(nvm_call *call, const nvm_pool *pools, const nvm_kern
   const uint64_t since = NVM_UNLIKELY(call->profiled) ? nvm_cycles() : 0;
   nvm_status status =
       target->vtable->launch(target, &call->ctx, fn, NULL, kernel->name, bufs, dims);
-  if (NVM_UNLIKELY(call->profiled)) nvm_profile_kernel(call->vm, kernel, dims, since);
+  if (NVM_UNLIKELY(call->profiled)) call->host->kernel_ended(call->vm, kernel, dims, since);
   return NVM_LIKELY(status == NVM_OK) ? NVM_OK : report(call, status);
 }

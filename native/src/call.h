@@ -6,21 +6,36 @@
 #include "alloc.h"
 #include "program.h"
 
+/* What a kernel call asks of the VM that makes it. */
+typedef struct nvm_call_host {
+  /* A kernel asks whether to go on; turns: of the loops of an interpreted kernel, else 0. Any
+   * thread. */
+  nvm_status (*poll)(struct nvm_vm *vm, uint64_t turns);
+  /* Record why a run ends early inside of a kernel; returns `code`. */
+  nvm_status (*stopped)(const struct nvm_vm *vm, nvm_status code, const char *kernel);
+  /* What began at `since` (cycles) has ended; only where calls are timed. */
+  void (*kernel_ended)(struct nvm_vm *vm, const nvm_kernel *kernel, const int64_t *dims,
+                       uint64_t since);
+  void (*piece_ended)(struct nvm_vm *vm, const nvm_kernel *kernel, uint64_t since);
+} nvm_call_host;
+
 /* What a kernel's ctx points into. One a VM, and a copy for each piece that a thread runs: so a
  * fault is noted by one thread only. Kernel calls of one VM do not overlap. */
 typedef struct nvm_call {
   nvm_kernel_ctx ctx; /* first: kernels hand it back */
-  struct nvm_vm *vm;  /* NULL: a call outside of a VM */
+  struct nvm_vm *vm;
+  const nvm_call_host *host; /* NULL: a call outside of a VM */
   const nvm_kernel *kernel;
   int32_t threads;
-  int profiled; /* calls are timed (profile.h) */
+  int profiled; /* calls are timed */
   /* The first fault reported through ctx->fail. */
   nvm_status code; /* NVM_OK: none */
   int32_t operand;
   int64_t index, bound;
 } nvm_call;
 
-void nvm_call_init(nvm_call *call, struct nvm_vm *vm, int32_t threads);
+/* host and vm: NULL for a call outside of a VM. */
+void nvm_call_init(nvm_call *call, const nvm_call_host *host, struct nvm_vm *vm, int32_t threads);
 
 /* Run a kernel. operands: signature->n_operands tensors, borrowed. dims: room for NVM_MAX_DIMS, the
  * in-dims filled in; afterwards the out-dims stand at *out_dims. pools: by device index. out_bytes:

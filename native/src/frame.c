@@ -1,6 +1,6 @@
 /* Call frames: one array of slots that grows, so that recursion is bounded by limits and memory,
  * not by the C stack. */
-#include "vm.h"
+#include "frame.h"
 
 /* 1 GiB of registers: without a `frames` limit this ends a recursion without end. */
 #define MAX_SLOTS ((size_t)1 << 27)

@@ -4,6 +4,8 @@
  *
  * Fuel: `block` is where the words not yet charged start. Words executed are charged at calls,
  * returns, backward jumps and kernel calls; a forward jump moves `block` on by what it skips. */
+#include "interp.h"
+
 #include "ops.h"
 #ifdef NVM_PROFILED
 #include "profile.h"

@@ -62,7 +62,7 @@ NVM_EXPORT nvm_status nvm_kernel_call(nvm_program *program, uint32_t kernel,
   nvm_pool host = {0};
   NVM_TRY(nvm_device_find("cpu")->open(0, &host.device));
   nvm_call call;
-  nvm_call_init(&call, NULL, 1);
+  nvm_call_init(&call, NULL, NULL, 1);
   int64_t room[NVM_MAX_DIMS], *out_dims;
   size_t bytes;
   if (sig->n_dims) memcpy(room, dims, sig->n_dims * sizeof *room);

@@ -6,6 +6,8 @@
 
 #include "decode.h"
 #include "vm.h"
+#include "frame.h"
+#include "object.h"
 
 /* Faults; each returns the status that it recorded. */
 NVM_NODISCARD nvm_status nvm_op_null_register(uint32_t index) __attribute__((cold));

@@ -1,5 +1,6 @@
 /* Counts, times and events of a VM's runs. See profile.h. */
 #include "profile.h"
+#include "frame.h"
 
 #include <string.h>
 

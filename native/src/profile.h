@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "clock.h"
 #include "generated/nvm_isa.h"
 #include "nvm_api.h"
 #include "status.h"
@@ -49,20 +50,6 @@ typedef struct nvm_profile_state {
 
   nvm_trace *trace; /* NVM_PROFILE_EVENTS, else NULL */
 } nvm_profile_state;
-
-/* A counter that runs at one speed on all CPUs: the time stamp counter where there is one, else ns.
- */
-static inline uint64_t nvm_cycles(void) {
-#if defined(__x86_64__)
-  return __builtin_ia32_rdtsc();
-#elif defined(__aarch64__)
-  uint64_t now;
-  __asm__ volatile("mrs %0, cntvct_el0" : "=r"(now));
-  return now;
-#else
-  return nvm_now();
-#endif
-}
 
 /* level: KERNELS to EVENTS; max_events: room, for EVENTS. out_profile: owned. Errors:
  * OUT_OF_MEMORY, INVALID_INPUT. */

@@ -92,14 +92,15 @@ static void result_clear(nvm_heap *heap, nvm_result *result) {
   heap->results_free = result;
 }
 
-void nvm_result_recycle(nvm_heap *heap, nvm_dropped *item) {
+/* A dropped result or handle, by the VM's thread. */
+static void recycle(nvm_heap *heap, nvm_dropped *item) {
   if (item->header.kind == NVM_KIND_HANDLE)
     handle_recycle(heap, (nvm_handle *)item);
   else
     result_clear(heap, (nvm_result *)item);
 }
 
-void nvm_results_free_cached(nvm_heap *heap) {
+static void free_cached(nvm_heap *heap) {
   while (heap->results_free) {
     nvm_result *result = heap->results_free;
     heap->results_free = (nvm_result *)result->dropped.next;
@@ -113,6 +114,11 @@ void nvm_results_free_cached(nvm_heap *heap) {
   nvm_free(heap->walk);
   heap->walk = NULL;
   heap->walk_capacity = 0;
+}
+
+void nvm_results_attach(nvm_heap *heap) {
+  heap->recycle = recycle;
+  heap->free_cached = free_cached;
 }
 
 /* Make room for one more item of `size` bytes in *array. */

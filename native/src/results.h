@@ -42,9 +42,8 @@ NVM_NODISCARD nvm_status nvm_wants_fill(nvm_heap *heap, nvm_result *result, cons
  * in a buffer: then nvm_wants_fill must follow at once. out_result: owned by the caller. */
 NVM_NODISCARD nvm_status nvm_result_create(nvm_heap *heap, nvm_object *value, uint64_t limit,
                                            const nvm_wants *wants, nvm_result **out_result);
-/* A dropped result or handle, by the VM's thread. */
-void nvm_result_recycle(nvm_heap *heap, nvm_dropped *item);
-void nvm_results_free_cached(nvm_heap *heap);
+/* Let a heap know what to do with results and handles. Before the first is made. */
+void nvm_results_attach(nvm_heap *heap);
 /* The VM is going: release what handles hold. */
 void nvm_handles_clear(nvm_heap *heap);
 

@@ -139,7 +139,7 @@ nvm_status nvm_tensor_copy(nvm_heap *heap, const nvm_tensor *source, uint32_t de
   NVM_TRY(nvm_tensor_create(heap, device, source->header.extra, source->rank, source->dims, &copy));
   nvm_status status = source->bytes ? copy_between(heap, copy, 0, source) : NVM_OK;
   if (NVM_UNLIKELY(status != NVM_OK)) {
-    nvm_release(heap, &copy->header);
+    nvm_tensor_free(heap, copy);
     return status;
   }
   *out_tensor = copy;
@@ -225,7 +225,7 @@ nvm_status nvm_tensor_append(nvm_heap *heap, nvm_tensor *source, const nvm_tenso
   if (NVM_LIKELY(status == NVM_OK)) {
     if (!behind && source->bytes) status = copy_between(heap, made, 0, source);
     if (status == NVM_OK) status = copy_between(heap, made, source->bytes, tail);
-    if (NVM_UNLIKELY(status != NVM_OK)) nvm_release(heap, &made->header);
+    if (NVM_UNLIKELY(status != NVM_OK)) nvm_tensor_free(heap, made);
   }
   if (NVM_UNLIKELY(status != NVM_OK)) {
     if (behind) nvm_storage_resize(heap, storage, used); /* source still holds the block */

@@ -4,8 +4,8 @@
 #ifndef NVM_TENSOR_H
 #define NVM_TENSOR_H
 
+#include "alloc.h"
 #include "generated/nvm_dtype.h"
-#include "object.h"
 
 /* Checked byte size of a shape. Errors: DIM_OVERFLOW (negative dim or more than 2^56 bytes). */
 NVM_NODISCARD nvm_status nvm_shape_bytes(uint32_t dtype, uint32_t rank, const int64_t *dims,

@@ -1,11 +1,12 @@
 /* VMs: creation, runs, limits, memory policy. */
 #include "vm.h"
 
-#include <time.h>
-
 #include "log.h"
 #include "profile.h"
 #include "results.h"
+#include "args.h"
+#include "frame.h"
+#include "interp.h"
 
 /* What the pools may keep beyond twice what recent runs needed at once. */
 #define POOL_SLACK     ((size_t)64 << 20)
@@ -17,12 +18,6 @@ enum { FIRST_TRANSFER = 1 };
 #else
 enum { FIRST_TRANSFER = 64 };
 #endif
-
-uint64_t nvm_now(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* --- limits ----------------------------------------------------------------------------------- */
 
@@ -169,6 +164,15 @@ static nvm_status set_profile(nvm_vm *vm, int32_t level, uint64_t max_events) {
   return NVM_OK;
 }
 
+static nvm_status poll_kernel(nvm_vm *vm, uint64_t turns) {
+  return turns ? nvm_vm_charge(vm, turns) : nvm_vm_poll(vm);
+}
+
+static const nvm_call_host call_host = {.poll = poll_kernel,
+                                        .stopped = nvm_vm_stopped,
+                                        .kernel_ended = nvm_profile_kernel,
+                                        .piece_ended = nvm_profile_piece};
+
 NVM_EXPORT nvm_status nvm_vm_create(nvm_program *program, const nvm_vm_options *options,
                                     nvm_vm **out_vm) {
   nvm_error_clear();
@@ -201,6 +205,7 @@ NVM_EXPORT nvm_status nvm_vm_create(nvm_program *program, const nvm_vm_options *
     nvm_vm_destroy(vm);
     return status;
   }
+  nvm_results_attach(vm->heap);
   vm->heap->zero = (program->flags & NVM_LOAD_NO_NATIVE) != 0;
   vm->heap->pressure = pressure;
   vm->heap->vm = vm;
@@ -209,7 +214,7 @@ NVM_EXPORT nvm_status nvm_vm_create(nvm_program *program, const nvm_vm_options *
     vm->poll = options->poll;
     vm->poll_context = options->poll_context;
   }
-  nvm_call_init(&vm->call, vm, options ? options->threads : 1);
+  nvm_call_init(&vm->call, &call_host, vm, options ? options->threads : 1);
   status = set_profile(vm, options ? options->profile : NVM_PROFILE_OFF, DEFAULT_EVENTS);
   if (status != NVM_OK) {
     nvm_vm_destroy(vm);

@@ -7,20 +7,12 @@
 #include <stdatomic.h>
 
 #include "call.h"
+#include "clock.h"
 #include "object.h"
 #include "program.h"
 #include "tensor.h"
 
-/* A call frame; its int registers follow, then its object registers. `pc` is the instruction that
- * is under way. */
-typedef struct nvm_frame {
-  const nvm_function *function;
-  const uint32_t *pc;
-  size_t caller; /* slot of the caller's frame, NVM_NO_FRAME for the first */
-} nvm_frame;
-
-#define NVM_NO_FRAME    SIZE_MAX
-#define NVM_FRAME_SLOTS (sizeof(nvm_frame) / sizeof(uint64_t))
+#define NVM_NO_FRAME SIZE_MAX
 
 /* Room for an invocation's conversion of arguments; kept between runs (args.c). */
 typedef struct nvm_scratch {
@@ -73,8 +65,6 @@ struct nvm_vm {
 #define NVM_SLICE 40000
 #endif
 
-uint64_t nvm_now(void); /* ns, monotonic */
-
 /* The slice is used up: settle fuel; check limits, cancel, time and poll; start the next slice. */
 NVM_NODISCARD nvm_status nvm_vm_checkpoint(nvm_vm *vm);
 /* The same but for fuel, from kernels, on any thread. */
@@ -85,46 +75,5 @@ nvm_status nvm_vm_stopped(const nvm_vm *vm, nvm_status code, const char *kernel)
 
 /* Poll, and count `turns` of a kernel's loops as instructions. */
 NVM_NODISCARD nvm_status nvm_vm_charge(nvm_vm *vm, uint64_t turns);
-
-/* --- frame.c --- */
-static inline nvm_frame *nvm_frame_at(const nvm_vm *vm, size_t slot) {
-  return (nvm_frame *)(void *)(vm->stack + slot);
-}
-static inline int64_t *nvm_frame_ints(nvm_frame *frame) { return (int64_t *)(void *)(frame + 1); }
-static inline nvm_object **nvm_frame_objs(nvm_frame *frame) {
-  return (nvm_object **)(void *)(nvm_frame_ints(frame) + frame->function->n_ints);
-}
-static inline size_t nvm_frame_size(const nvm_function *function) {
-  return NVM_FRAME_SLOTS + function->n_ints + function->n_objs;
-}
-/* Make room for `slots` more above `top`. Errors: OUT_OF_MEMORY, MEMORY_LIMIT, FRAME_LIMIT. */
-NVM_NODISCARD nvm_status nvm_stack_grow(nvm_vm *vm, size_t slots);
-/* Push a frame with registers 0 and NULL; arguments are the caller's to fill in. vm->frame is the
- * new one. */
-NVM_NODISCARD nvm_status nvm_frame_push(nvm_vm *vm, const nvm_function *function);
-/* Release all object registers of a frame. */
-void nvm_frame_clear(nvm_heap *heap, nvm_frame *frame);
-/* Pop every frame. */
-void nvm_frames_unwind(nvm_vm *vm);
-/* Add function, pc, span and the trace of calls to the error on record. */
-void nvm_frames_report(nvm_vm *vm);
-NVM_NODISCARD nvm_status nvm_depth_exceeded(nvm_vm *vm);
-/* Give back a stack that one deep run left behind. */
-void nvm_stack_trim(nvm_vm *vm, size_t keep_slots);
-
-/* --- interp.c: run the frame on top until it returns; the value is in vm->result or vm->result_int
- * --- */
-NVM_NODISCARD nvm_status nvm_interpret(nvm_vm *vm);
-
-/* --- args.c: check and convert arguments, fill the registers of the frame on top. Calls `release`
- * of every argument once, now or when its memory is no longer used, also on failure. --- */
-NVM_NODISCARD nvm_status nvm_args_convert(nvm_vm *vm, uint32_t function, const nvm_arg *args,
-                                          size_t n_args);
-/* What outlives the run (handles) must not use memory that is good for the call only: copy it.
- * Without memory all handles of the VM become invalid. */
-NVM_NODISCARD nvm_status nvm_args_privatize(nvm_vm *vm);
-/* After a run: arguments that were given away are ordinary blocks again. */
-void nvm_args_settle(nvm_vm *vm, const nvm_arg *args, size_t n_args);
-void nvm_scratch_free(nvm_vm *vm);
 
 #endif

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import subprocess
-import tempfile
 from functools import cache
 from pathlib import Path
 
@@ -15,7 +14,9 @@ NATIVE = Path(__file__).resolve().parents[2] / "native"
 def make(*words: str, **settings: str) -> str:
     """Run make in native/ with the variables of `settings`; AssertionError with its output if it fails."""
     environment = _clean()
-    with open(Path(tempfile.gettempdir()) / "nimblevm-build.lock", "w") as lock:
+    folder = NATIVE / "build"
+    folder.mkdir(exist_ok=True)
+    with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # test processes run beside each other
         done = subprocess.run(
             ["make", "-s", "-C", str(NATIVE), *words],

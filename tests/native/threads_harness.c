@@ -115,7 +115,7 @@ static nvm_status find_zero(const nvm_kernel_ctx *ctx, void *closure, int64_t be
 static void test_faults(void) {
   static int64_t values[COUNT];
   nvm_call call;
-  nvm_call_init(&call, NULL, 4);
+  nvm_call_init(&call, NULL, NULL, 4);
   for (int k = 0; k < ROUNDS; ++k) {
     for (int i = 0; i < COUNT; ++i) values[i] = 1;
     const int64_t first = k * 37 % COUNT;
