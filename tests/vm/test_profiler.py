@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -224,3 +227,19 @@ def test_many_sizes(exe: nvm.Executable) -> None:
         (kernel,) = vm.profile().kernels
     assert len(kernel.sizes) == kernel.calls == 299
     assert kernel.work.operations == sum(range(1, 300))
+
+
+def test_the_interpreter_without_a_profile_has_no_trace_of_it() -> None:
+    """Neither profiles nor the log are mentioned in the object that runs instructions."""
+    build = Path(__file__).parents[2] / "native" / "build" / "src"
+    if shutil.which("nm") is None or not (build / "interp.o").exists():
+        pytest.skip("needs nm and the objects of the C library")
+
+    def names(file: str) -> str:
+        return subprocess.run(
+            ["nm", build / file], capture_output=True, text=True, check=True
+        ).stdout
+
+    assert "nvm_interpret" in names("interp.o")
+    assert not any(word in names("interp.o") for word in ("profile", "trace_step", "nvm_log"))
+    assert "nvm_trace_step" in names("interp_profiled.o")
