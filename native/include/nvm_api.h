@@ -330,7 +330,7 @@ typedef struct nvm_vm_options {
   int32_t (*poll)(void *context); /* called every few ms during a run, by the thread that runs;
                                      non-zero stops it with NVM_INTERRUPTED */
   void *poll_context;
-  int32_t profile; /* NVM_PROFILE_OFF to _INSTRUCTIONS: what to time; some 30 ns a kernel, 10 an
+  int32_t profile; /* NVM_PROFILE_OFF to _INSTRUCTIONS: what to time; some 15 ns a kernel, 10 an
                       instruction */
 } nvm_vm_options;
 
