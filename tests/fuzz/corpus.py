@@ -171,6 +171,19 @@ def late_bound() -> list[bytes]:
     ]
 
 
+def late_weights() -> bytes:
+    """A safetensors file of the weights that late_bound's programs want."""
+    text = (
+        '{"w":{"dtype":"F32","shape":[20,5],"data_offsets":[0,400]},'
+        '"b":{"dtype":"F32","shape":[20],"data_offsets":[400,480]}}'
+    )
+    return (
+        struct.pack("<Q", len(text))
+        + text.encode()
+        + struct.pack("<120f", *(i % 7 / 8 for i in range(120)))
+    )
+
+
 def weights() -> list[bytes]:
     """Files of safetensors: right, with metadata, of wrong sizes, cut."""
     tensor = '"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}'

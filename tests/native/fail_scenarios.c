@@ -72,10 +72,15 @@ static void check_empty(nvm_vm *vm) {
 static nvm_status with_vm(const scenario *s, nvm_program *p, uint32_t function, const nvm_arg *args,
                           size_t n_args, outputs *out) {
   nvm_vm *vm = NULL;
-  nvm_vm_options options = {.size = sizeof options, .threads = 2, .profile = s->profile};
+  const int events = s->profile == NVM_PROFILE_EVENTS;
+  nvm_vm_options options = {.size = sizeof options,
+                            .threads = 2,
+                            .profile = events ? NVM_PROFILE_OFF : s->profile,
+                            .device = s->device};
   nvm_status status = nvm_vm_create(p, &options, &vm);
   CHECK((status == NVM_OK) == (vm != NULL));
   if (status != NVM_OK) return status;
+  if (events) status = nvm_vm_profile_start(vm, NVM_PROFILE_EVENTS, 100);
   for (int turn = 0; turn < 2; turn++) {
     const nvm_status again = invoke(vm, function, args, n_args, out);
     if (status == NVM_OK) status = again;
@@ -105,16 +110,40 @@ static int make_arguments(nvm_program *p, uint32_t function, arguments *a) {
   return 1;
 }
 
+static uint32_t main_of(nvm_program *p) {
+  uint32_t function = 0;
+  if (nvm_program_find(p, "main", &function) != NVM_OK) function = 0;
+  return function;
+}
+
+/* Weights from a file, and one more by hand. */
+static nvm_status bind_weights(const scenario *s, nvm_program **p) {
+  nvm_weights *weights = NULL;
+  nvm_program *bound = NULL;
+  nvm_status status = nvm_weights_open(s->weights, 0, &weights);
+  if (status == NVM_OK)
+    status = nvm_weights_add(weights, "extra", NVM_DTYPE_FLOAT32, 1, vector_shape, data, 0);
+  if (status == NVM_OK) status = nvm_program_bind(*p, weights, NVM_BIND_ALLOW_EXTRA, &bound);
+  nvm_weights_release(weights);
+  if (status != NVM_OK) return status;
+  nvm_program_release(*p);
+  *p = bound;
+  return nvm_weights_create(&weights) == NVM_OK ? (nvm_weights_release(weights), NVM_OK)
+                                                : NVM_OUT_OF_MEMORY;
+}
+
 static nvm_status run_model(const scenario *s, outputs *out) {
   static arguments a;
   nvm_program *p = NULL;
   nvm_status status = nvm_program_open(s->path, s->flags, &p);
   CHECK((status == NVM_OK) == (p != NULL));
   if (status != NVM_OK) return status;
-  uint32_t function = 0;
-  CHECK_STATUS(nvm_program_find(p, "main", &function), NVM_OK);
-  CHECK(make_arguments(p, function, &a));
-  status = with_vm(s, p, function, a.args, a.n, out);
+  if (s->weights[0] != 0) status = bind_weights(s, &p);
+  if (status == NVM_OK) {
+    const uint32_t function = main_of(p);
+    CHECK(make_arguments(p, function, &a));
+    status = with_vm(s, p, function, a.args, a.n, out);
+  }
   nvm_program_release(p);
   return status;
 }
@@ -129,8 +158,7 @@ static nvm_status run_memory(const scenario *s, outputs *out) {
   nvm_program *p = NULL;
   nvm_status status = nvm_program_load(bytes, size, s->flags, &p);
   if (status != NVM_OK) return status;
-  uint32_t function = 0;
-  CHECK_STATUS(nvm_program_find(p, "main", &function), NVM_OK);
+  const uint32_t function = main_of(p);
   CHECK(make_arguments(p, function, &a));
   status = with_vm(s, p, function, a.args, a.n, out);
   nvm_program_release(p);
@@ -215,6 +243,9 @@ static size_t by_hand(scenario *s) {
                                      0, 1, WORDS(NVM_OP_Ret, 0));
   hand(&s[n], "list", list, run_hand);
   s[n].args[0] = int_arg(200), s[n++].n_args = 1;
+  hand(&s[n], "list, null device", list, run_hand);
+  s[n] = s[n - 1], s[n].device = "null";
+  snprintf(s[n++].name, sizeof s->name, "list, null device");
   hand(&s[n], "build", build, run_hand);
   s[n].args[0] = int_arg(200), s[n].args[1] = (nvm_arg){.kind = NVM_ARG_ADT, .ctor = CTOR_NIL};
   s[n++].n_args = 2;
@@ -245,11 +276,17 @@ size_t make_scenarios(scenario *s, char **paths, int n_paths) {
   for (int i = 0; i < n_paths; i++) {
     const char *base = strrchr(paths[i], '/');
     base = base ? base + 1 : paths[i];
+    const size_t length = strlen(paths[i]);
     static const char *const names[] = {"machine code", "profiled", "IR", "IR, from memory"};
-    for (int how = 0; how < 4; how++) {
+    if (length > 12 && strcmp(paths[i] + length - 12, ".safetensors") == 0) {
+      snprintf(s[n - 1].weights, sizeof s->weights, "%s", paths[i]); /* of the file before */
+      continue;
+    }
+    const int whole = i + 1 == n_paths || strstr(paths[i + 1], ".safetensors") == NULL;
+    for (int how = 0; how < (whole ? 4 : 1); how++) {
       s[n] = (scenario){.path = paths[i], .run = how < 3 ? run_model : run_memory};
       s[n].flags = how < 2 ? 0 : NVM_LOAD_NO_NATIVE;
-      s[n].profile = how == 1 ? NVM_PROFILE_INSTRUCTIONS : NVM_PROFILE_OFF;
+      s[n].profile = how == 1 ? NVM_PROFILE_EVENTS : NVM_PROFILE_OFF;
       snprintf(s[n++].name, sizeof s->name, "%s, %s", base, names[how]);
     }
   }

@@ -21,6 +21,8 @@ struct scenario {
   nvm_arg args[4];
   size_t n_args;
   int32_t profile;
+  const char *device; /* NULL: as the file says */
+  char weights[512];  /* a safetensors file to bind, or "" */
   /* The first error, or NVM_OK and the outputs. */
   nvm_status (*run)(const scenario *s, outputs *out);
   outputs expected;

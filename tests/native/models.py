@@ -7,6 +7,7 @@ from pathlib import Path
 
 import nimblevm as nvm
 from nimblevm.bench.workloads import gpt2, lstm, treelstm
+from tests.fuzz import corpus
 
 INPUTS, HIDDEN = 4, 8
 DECODER = gpt2.Config(vocabulary=16, context=16, hidden=8, layers=1, heads=2, inner=16)
@@ -28,5 +29,19 @@ def save(folder: Path) -> list[Path]:
     return [folder / f"{name}.nvm" for name in programs]
 
 
+def save_for_failures(folder: Path) -> list[Path]:
+    """The same, a signed file, and a program whose weights stand beside it."""
+    paths = save(folder)
+    files = corpus.edges()
+    for name, data in {
+        "signed.nvm": files["signed, unasked"],
+        "late.nvm": corpus.late_bound()[0],
+        "late.safetensors": corpus.late_weights(),
+    }.items():
+        (folder / name).write_bytes(data)
+        paths.append(folder / name)
+    return paths
+
+
 if __name__ == "__main__":
-    print(*save(Path(sys.argv[1])))
+    print(*save(Path(sys.argv[1]).resolve()))

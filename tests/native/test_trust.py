@@ -28,17 +28,18 @@ def _make(target: str, files: str, *words: str, **variant: str) -> str:
     return done.stdout
 
 
-def test_every_allocation_fails_once(files: str) -> None:
+def test_every_allocation_fails_once(tmp_path: Path) -> None:
     """The n-th for n up to 2,000, and the first of each place that allocates; ASan and LSan look on."""
+    files = " ".join(map(str, models.save_for_failures(tmp_path)))
     out = _make("fail", files, NVM_TEST="1", NVM_SANITIZE="address,undefined")
     print(out)
     found = re.search(r"(\d+) sites, (\d+) not reached; (\d+) runs, (\d+) refused", out)
     assert found is not None
     sites, missed, runs, refused = map(int, found.groups())
     assert sites > 90
-    assert missed <= 4, (
-        out
-    )  # between two devices that are no hosts, and allocations of other builds
+    # Cells that this build takes from malloc (2); a copy between two devices that are no hosts; a file none of whose
+    # machine code fits; weights that are copied, or laid out anew.
+    assert missed <= 6, out
     assert runs > 10_000
     assert refused > 5_000
 
