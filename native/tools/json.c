@@ -264,7 +264,7 @@ const json_node *json_member(const json_node *object, const char *key) {
 /* --- and out --- */
 
 const char *double_text(double number, char *text) {
-  char digits[40];
+  char digits[NUMBER_BYTES];
   int count = 1;
   if (isnan(number)) return strcpy(text, "NaN");
   if (isinf(number)) return strcpy(text, number < 0 ? "-Infinity" : "Infinity");
@@ -279,13 +279,14 @@ const char *double_text(double number, char *text) {
   char plain[24] = {mantissa[0]}; /* the digits without their point */
   if (count > 1) memcpy(plain + 1, mantissa + 2, (size_t)count - 1);
   if (exponent < -4 || exponent >= 16)
-    snprintf(text, 40, "%s%c%s%s%s", sign, plain[0], count > 1 ? "." : "", plain + 1,
+    snprintf(text, NUMBER_BYTES, "%s%c%s%s%s", sign, plain[0], count > 1 ? "." : "", plain + 1,
              strchr(digits, 'e'));
   else if (exponent < 0)
-    snprintf(text, 40, "%s0.%.*s%s", sign, -exponent - 1, "0000", plain);
+    snprintf(text, NUMBER_BYTES, "%s0.%.*s%s", sign, -exponent - 1, "0000", plain);
   else if (count <= exponent + 1)
-    snprintf(text, 40, "%s%s%.*s.0", sign, plain, exponent + 1 - count, "0000000000000000");
+    snprintf(text, NUMBER_BYTES, "%s%s%.*s.0", sign, plain, exponent + 1 - count,
+             "0000000000000000");
   else
-    snprintf(text, 40, "%s%.*s.%s", sign, exponent + 1, plain, plain + exponent + 1);
+    snprintf(text, NUMBER_BYTES, "%s%.*s.%s", sign, exponent + 1, plain, plain + exponent + 1);
   return text;
 }

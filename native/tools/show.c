@@ -38,7 +38,7 @@ static void put_string(writer *w, const char *text) {
 }
 
 static void put_element(writer *w, int32_t dtype, const char *from) {
-  char text[40];
+  char text[NUMBER_BYTES];
   uint64_t bits = 0;
   if (is_float(dtype)) {
     put(w, double_text(read_float(dtype, from), text));

@@ -78,7 +78,8 @@ typedef struct json {
 json parse_json(const char *text, size_t size, const char *where);
 /* The value of a key, or NULL. */
 const json_node *json_member(const json_node *object, const char *key);
-/* A number as Python writes it, the shortest that reads back the same. text: 40 bytes. */
+/* A number as Python writes it, the shortest that reads back the same. */
+enum { NUMBER_BYTES = 64 }; /* room for that */
 const char *double_text(double number, char *text);
 
 /* --- values.c: the forms of `nimblevm run` --- */

@@ -84,7 +84,7 @@ static const char *path_to(const converter *c, const json_node *wanted) {
 }
 
 static const char *shown(const json_node *node) {
-  char *text = keep(2 * SHOWN), digits[40];
+  char *text = keep(2 * SHOWN), digits[NUMBER_BYTES];
   switch (node->kind) {
     case JSON_ARRAY:
       snprintf(text, 2 * SHOWN, "an array of %u", node->count);
