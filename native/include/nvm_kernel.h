@@ -16,6 +16,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Files, tensors and bit casts take little-endian numbers as they lie in memory. */
+#if !defined(__BYTE_ORDER__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "nimblevm needs a little-endian machine"
+#endif
+#if __SIZEOF_POINTER__ != 8
+#error "nimblevm needs 64-bit pointers"
+#endif
+
 #include "generated/nvm_status.h" /* enum nvm_status_code; typedef int32_t nvm_status */
 
 #define NVM_KERNEL_ABI   1u

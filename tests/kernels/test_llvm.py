@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
 
 from nimblevm.errors import Cancelled, CompileError, DivisionByZero, IndexOutOfRange, NimbleWarning
-from nimblevm.kernels import link, llvm
+from nimblevm.kernels import link, llvm, targets
 from nimblevm.kernels.loop_ir import Kernel
 from nimblevm.kernels.loop_ir_eval import evaluate_math
 from nimblevm.kernels.lower import lower_primitive
@@ -27,12 +28,12 @@ def compiled(text: str, target: str = "native") -> tuple[Library, Kernel]:
     return Library(code), kernel
 
 
-def run(text: str, *args: np.ndarray) -> np.ndarray:
+def run(text: str, *args: np.ndarray, target: str = "native") -> np.ndarray:
     """The first output, by machine code."""
     lowered = lower_primitive(parsed(text)[1])
     env = {d: n for t, a in zip(lowered.param_types, args, strict=True)
            for d, n in zip(t.shape, a.shape, strict=True) if not isinstance(d, int)}  # fmt: skip
-    code = llvm.build([lowered.kernel], "native")
+    code = llvm.build([lowered.kernel], target)
     assert code is not None
     return Program(lowered, list(args), env).run(Library(code))[0]  # type: ignore[arg-type]
 
@@ -88,10 +89,22 @@ def test_in_place_gives_the_same() -> None:
         np.testing.assert_array_equal(x, expected)
 
 
-def test_float16_conversion_is_exact() -> None:
+def levels() -> list[str]:
+    """The targets that this CPU runs."""
+    host = llvm.parse_target("native")
+    infos = (llvm.parse_target(level.name) for level in targets.LEVELS)
+    return [
+        info.name
+        for info in infos
+        if host and info and info.arch == host.arch and {*info.features} <= {*host.features}
+    ]
+
+
+@pytest.mark.parametrize("target", levels())
+def test_float16_conversion_is_exact(target: str) -> None:
     halves = np.arange(65536, dtype="uint16").view("float16")
     widen = 'def @main(%x: Tensor[(?n), float16]) { cast(%x, dtype="float32") }'
-    np.testing.assert_array_equal(run(widen, halves), halves.astype("float32"))
+    np.testing.assert_array_equal(run(widen, halves, target=target), halves.astype("float32"))
     rng = np.random.default_rng(3)
     bits = rng.integers(0, 2**32, 200_000, dtype="uint32")
     # Ties and neighbours of halves decide the rounding.
@@ -101,23 +114,37 @@ def test_float16_conversion_is_exact() -> None:
     )
     narrow = 'def @main(%x: Tensor[(?n), float32]) { cast(%x, dtype="float16") }'
     with np.errstate(all="ignore"):
-        np.testing.assert_array_equal(run(narrow, values), values.astype("float16"))
+        found = run(narrow, values, target=target)
+        np.testing.assert_array_equal(found, values.astype("float16"))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_math_has_the_bits_of_its_definition(dtype: str) -> None:
+    check_math(dtype, "native", NAMES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", levels())
+def test_math_has_the_same_bits_with_every_target(target: str) -> None:
+    """No product is fused into a sum where there is FMA."""
+    for dtype in ("float32", "float64"):
+        check_math(dtype, target, NAMES)
+
+
+def check_math(dtype: str, target: str, names: Iterable[str]) -> None:
     rng = np.random.default_rng(4)
     x = np.concatenate(
         (rng.normal(0, 20, 20_000), rng.normal(0, 1, 20_000), 10.0 ** rng.uniform(-40, 38, 5_000))
     )
     x = np.concatenate((x, [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0])).astype(dtype)
-    for name in (name for name in NAMES if find(name) is not None):
+    for name in (name for name in names if find(name) is not None):
         program_ = definition(name, dtype)
         if program_.params != 1:
             continue
         with np.errstate(all="ignore"):
             expected = evaluate_math(program_, x)
-        found = run(f"def @main(%x: Tensor[(?n), {dtype}]) {{ {name}(%x) }}", x)
+        text = f"def @main(%x: Tensor[(?n), {dtype}]) {{ {name}(%x) }}"
+        found = run(text, x, target=target)
         integer = "int32" if dtype == "float32" else "int64"
         same = (found.view(integer) == expected.view(integer)) | (
             np.isnan(found) & np.isnan(expected)
