@@ -299,12 +299,10 @@ uint32_t nvm_backend_count(void);
 nvm_status nvm_backend_info_get(uint32_t index, nvm_backend_info *out_info);
 /* CPUs that this process may use (affinity mask and cgroup quota), at least 1. */
 int32_t nvm_cpu_count(void);
-/* This CPU as a target: the best of "x86-64", "x86-64-v2", ..., "aarch64" that it has all of,
- * within what the environment variable NVM_CPU allows. */
-const char *nvm_cpu_target(void);
 /* Whether machine code that needs an LLVM feature, such as "avx2", would be used here. */
 int32_t nvm_cpu_has(const char *feature);
-/* The best level of targets that this CPU has: "x86-64-v3", "aarch64". */
+/* This CPU as a target: the best of "x86-64", "x86-64-v2", ..., "aarch64" that it has all of,
+ * within what the environment variable NVM_CPU allows. */
 const char *nvm_cpu_best_level(void);
 
 /* --- VMs ---

@@ -291,12 +291,6 @@ NVM_EXPORT int32_t nvm_program_section_used(const nvm_program *program, uint32_t
   return program->native != NULL && program->native_section == (int32_t)index;
 }
 
-NVM_EXPORT const char *nvm_cpu_target(void) {
-  nvm_cpu cpu;
-  nvm_cpu_read(&cpu);
-  return nvm_cpu_level_name(&cpu);
-}
-
 NVM_EXPORT const void *nvm_program_header(const nvm_program *program, size_t *out_size) {
   *out_size = program->header_size;
   return program->header;
