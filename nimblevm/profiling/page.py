@@ -28,6 +28,7 @@ MOST_POINTS = 20_000
 MOST_ROWS = 2_000
 """Of a table."""
 _SIZES = 12
+_SCRIPTS = ("page.js", "figures.js")
 
 KIND_NUMBERS = {"root": 0, "run": 0, "function": 1, "kernel": 2, "piece": 3}
 
@@ -225,7 +226,7 @@ def page(
     """
     files = resources.files("nimblevm.profiling") / "page"
     style = (files / "page.css").read_text(encoding="utf-8")
-    script = (files / "page.js").read_text(encoding="utf-8")
+    script = "".join((files / name).read_text(encoding="utf-8") for name in _SCRIPTS)
     parts = {
         "title": escape(title or "profile"),
         "style": style,

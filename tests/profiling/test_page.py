@@ -156,7 +156,7 @@ def test_huge_profiles_are_thinned(make: Make, monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_script_makes_no_markup() -> None:
     folder = Path(page.__code__.co_filename).parent / "page"
-    script = (folder / "page.js").read_text(encoding="utf-8")
+    script = "".join(file.read_text(encoding="utf-8") for file in folder.glob("*.js"))
     for word in (
         "innerHTML",
         "outerHTML",
