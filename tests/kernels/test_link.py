@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,15 @@ def test_no_linker(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_equal_objects_give_equal_bytes() -> None:
     objects = [caller("memcpy"), llvm.compile_text(llvm.support_text(INFO), INFO)]
     assert link.link(objects, "x86_64") == link.link(objects, "x86_64")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("ziglang") is None, reason="no package ziglang")
+@pytest.mark.parametrize("arch", ["x86_64", "aarch64"])
+def test_the_package_ziglang_links_for_all(arch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    info = llvm.TargetInfo(arch, ())
+    code = llvm.compile_text("define i32 @f() { ret i32 7 }", info)
+    elf, linker = link.link([code], arch)
+    assert linker.startswith("ziglang: LLD ")
+    assert elf[18] == {"x86_64": 62, "aarch64": 183}[arch]  # e_machine
