@@ -116,6 +116,7 @@ typedef struct nvm_heap {
   /* Called when a cap is hit: collects cycles; returns NVM_OK if that made room for `bytes` more.
    */
   nvm_status (*pressure)(void *vm, nvm_status code, int64_t bytes);
+  nvm_status (*poll)(void *vm); /* whether long copies may go on; NULL: always */
   void *vm;
 } nvm_heap;
 

@@ -103,6 +103,21 @@ nvm_status nvm_tensor_scalar(nvm_heap *heap, uint32_t dtype, int64_t value,
   return NVM_OK;
 }
 
+/* To a device, in pieces of some ms each, with a poll between them. */
+static nvm_status copy_from_host(nvm_heap *heap, nvm_device *target, void *memory, size_t at,
+                                 const char *from, size_t bytes) {
+#ifdef NVM_TEST
+  const size_t piece = 64;
+#else
+  const size_t piece = (size_t)32 << 20;
+#endif
+  for (; NVM_UNLIKELY(bytes > piece); at += piece, from += piece, bytes -= piece) {
+    NVM_TRY(target->vtable->copy_from_host(target, memory, at, from, piece));
+    if (heap->poll) NVM_TRY(heap->poll(heap->vm));
+  }
+  return target->vtable->copy_from_host(target, memory, at, from, bytes);
+}
+
 /* The elements of `from` to byte `offset` of `to`. */
 static nvm_status copy_between(nvm_heap *heap, nvm_tensor *to, size_t offset,
                                const nvm_tensor *from) {
@@ -112,7 +127,7 @@ static nvm_status copy_between(nvm_heap *heap, nvm_tensor *to, size_t offset,
   size_t at = (size_t)(to->data - (char *)memory) + offset;
   heap->copied_bytes += from->bytes;
   if (origin->vtable->host_accessible || !from->storage) /* constants are host memory */
-    return target->vtable->copy_from_host(target, memory, at, from->data, from->bytes);
+    return copy_from_host(heap, target, memory, at, from->data, from->bytes);
   void *source = from->storage->memory;
   size_t source_at = (size_t)(from->data - (char *)source);
   if (target->vtable->host_accessible) { /* the host reads next */

@@ -124,6 +124,8 @@ static int64_t cap(int64_t base, uint64_t limit) {
   return limit == 0 || limit > (uint64_t)(INT64_MAX - base) ? INT64_MAX : base + (int64_t)limit;
 }
 
+static nvm_status poll_copy(void *vm) { return nvm_vm_poll(vm); }
+
 /* --- creation --------------------------------------------------------------------------------- */
 
 /* Which backends serve the device indices of the file. `named` replaces the host's if it can. */
@@ -208,6 +210,7 @@ NVM_EXPORT nvm_status nvm_vm_create(nvm_program *program, const nvm_vm_options *
   nvm_results_attach(vm->heap);
   vm->heap->zero = (program->flags & NVM_LOAD_NO_NATIVE) != 0;
   vm->heap->pressure = pressure;
+  vm->heap->poll = poll_copy;
   vm->heap->vm = vm;
   if (options) {
     vm->limits = options->limits;

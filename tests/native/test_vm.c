@@ -273,6 +273,27 @@ static void test_dim_arithmetic(void) {
   }
 }
 
+/* A long copy looks at the clock too, and leaves the block that it grew as it was. */
+static void test_copies_stop(void) {
+#ifdef NVM_TEST
+  new_program(0);
+  static float values[4096];
+  const int64_t shape[] = {4096};
+  const uint32_t f = add_function("twice", (params){1, {PARAM("x", T_VECTOR, 0)}}, T_VECTOR, 0, 0,
+                                  2, WORDS(NVM_OP_Append, 1, 0, 0, 0, NVM_OP_Ret, 1));
+  const nvm_limits limits = {.nanoseconds = 1};
+  nvm_vm *vm = new_vm(&limits);
+  nvm_result *result = NULL;
+  const nvm_arg x = vector_arg(values, shape);
+  CHECK_STATUS(nvm_vm_invoke(vm, f, &x, 1, &result), NVM_TIME_LIMIT);
+  CHECK(live(vm) == 0);
+  CHECK_STATUS(nvm_vm_set_limits(vm, &(nvm_limits){0}), NVM_OK);
+  CHECK_STATUS(nvm_vm_invoke(vm, f, &x, 1, &result), NVM_OK);
+  nvm_result_free(result);
+  nvm_vm_destroy(vm);
+#endif
+}
+
 int main(void) {
   test_calls();
   test_lists();
@@ -285,6 +306,7 @@ int main(void) {
   test_trace();
   test_integers();
   test_dim_arithmetic();
+  test_copies_stop();
   if (failures) fprintf(stderr, "%d checks failed\n", failures);
   return failures != 0;
 }
