@@ -36,7 +36,7 @@ from nimblevm.relay.infer_type import infer_type
 from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Tuple, Var
 from nimblevm.relay.late import LateArray
 from nimblevm.relay.op import registry
-from nimblevm.relay.op.dense_pack import WIDTHS, DensePackAttrs, layout_of
+from nimblevm.relay.op.dense_pack import LANES, NARROW, DensePackAttrs
 from nimblevm.relay.prelude import from_prelude
 from nimblevm.relay.types import TensorType, Type
 from nimblevm.relay.well_formed import check_well_formed
@@ -233,10 +233,9 @@ def _runners(
 ) -> list[tuning_record.Runner]:
     """What times one product in one variant, for each number of rows."""
     x = Var("x", TensorType((DimVar("m"), shape.depth), shape.x))
-    layout = layout_of(shape.units)
-    panels = -(-shape.units // WIDTHS[layout])
-    weight = Constant(np.ones((panels, shape.depth, WIDTHS[layout]), shape.w))
-    attrs = DensePackAttrs(layout, shape.units)
+    panels = -(-shape.units // LANES)
+    weight = Constant(np.ones((panels, shape.depth, LANES), shape.w))
+    attrs = DensePackAttrs(NARROW, shape.units)
     product = Function((x,), Call(registry.get("nn.contrib_dense_pack"), (x, weight), attrs))
     builder = _native_builder(target, lambda name: None, Choices({shape: variant}))
     ctx = PassContext(evaluate=evaluate_call, kernels=KernelCache(True))

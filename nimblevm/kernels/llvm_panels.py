@@ -13,7 +13,7 @@ variants.py says what there is to choose.
 `next` is what will be read after w. With many rows there is time to fetch it: one cache line in each turn of the depth
 for three rows and more, so MAX_ROWS rows fetch the share of one panel of float32, the next MAX_ROWS rows that of the
 panel behind it. So weights that come from memory arrive while the ones before are multiplied (BERT-base, 69 tokens:
-112 instead of 118 ms; two lines in a turn: 120).
+113 instead of 119 ms; two lines in a turn: 120).
 
 The scheme (a column panel streams past, rows are broadcast) is that of Goto and van de Geijn, "Anatomy of
 High-Performance Matrix Multiplication", 2008; at batch 1 nothing but the stream of weights matters.

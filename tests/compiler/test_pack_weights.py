@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,15 +44,30 @@ def test_dense_and_matmul() -> None:
      (384, (6, 5, 64)), (2000, (32, 5, 64))],
 )  # fmt: skip
 def test_wide_panels_where_they_are_nearly_full(units: int, shape: tuple[int, ...]) -> None:
-    x = relay.var("x", shape=(relay.Any(), 5), dtype="float32")
-    product = relay.Function([x], relay.nn.dense(x, _weight(units)))
-    mod = relay.infer_type(relay.IRModule.from_expr(product))
-    nodes = postorder(PACK_WEIGHTS(mod, PassContext())["main"].body)
-    packed = next(node for node in nodes if isinstance(node, Constant))
+    packed = _packed(relay.var("x", shape=(1, 5), dtype="float32"), units)
     assert packed.data.shape == shape
     columns = packed.data.transpose(0, 2, 1).reshape(-1, 5)
     np.testing.assert_array_equal(columns[:units], _weight(units).data)
     assert not columns[units:].any()
+
+
+def _packed(x: Any, units: int, *others: Any) -> Constant:
+    """The weight of products with x and `others`, after the pass."""
+    w = _weight(units)
+    body = relay.Tuple([relay.nn.dense(each, w) for each in (x, *others)])
+    mod = relay.infer_type(relay.IRModule.from_expr(relay.Function([x, *others], body)))
+    nodes = postorder(PACK_WEIGHTS(mod, PassContext())["main"].body)
+    return next(node for node in nodes if isinstance(node, Constant))
+
+
+def test_weights_of_many_rows_have_narrow_panels() -> None:
+    """Unless every product has one row: for AVX2 one panel of 16 is what fits beside many rows."""
+    one = relay.var("x", shape=(1, 1, 5), dtype="float32")
+    many = relay.var("y", shape=(relay.Any(), 5), dtype="float32")
+    assert _packed(one, 64).data.shape == (1, 5, 64)
+    assert _packed(relay.var("z", shape=(5,), dtype="float32"), 64).data.shape == (1, 5, 64)
+    assert _packed(many, 64).data.shape == (4, 5, 16)
+    assert _packed(one, 64, many).data.shape == (4, 5, 16)
 
 
 def test_narrow_weights_stay() -> None:

@@ -1,15 +1,16 @@
 """Lay constant weights out as panels of columns, the way the kernels read them.
 
 before:  nn.dense(%x, meta[relay.Constant][0])             (the constant is (units, K))
-after:   nn.contrib_dense_pack(%x, meta[relay.Constant][0], weight_layout="NC64n", units=512)
-         (the constant is (ceil(units / 64), K, 64), zeros behind the last column)
+after:   nn.contrib_dense_pack(%x, meta[relay.Constant][0], weight_layout="NC16n", units=512)
+         (the constant is (ceil(units / 16), K, 16), zeros behind the last column)
 
-Panels of 64 columns are what a kernel reads at once, so the weights of a matrix-vector product are one stream, which
-takes 4 % less time than four (docs/performance.md). Panels have 16 columns where 64 would leave too many of them empty.
+Weights that are only multiplied with single rows have panels of 64 columns, which is what a kernel reads at once: one
+stream, which takes 4 % less time than four (docs/performance.md). Panels have 16 columns where 64 would leave too many
+of them empty, and where there may be more rows, since AVX2's kernels then take one panel of 16 at once (adr 12).
 
 Also nn.matmul with a constant right operand. A constant has one layout for all of its uses: one that anything but such
 a product reads stays as it is, except that rows of a large table (an embedding's, which is the last product's weight
-too) are taken out of the panels, narrow ones then: compiler/packed_rows.py. So do weights of fewer columns than
+too) are taken out of the panels: compiler/packed_rows.py. So do weights of fewer columns than
 MIN_UNITS stay, where padding costs more than it gains, and dtypes without packed kernels. With `weights` "float16" or
 "bfloat16" float32 weights are stored in 16 bits; tables whose rows are taken keep their layout and 32 bits then.
 
@@ -60,6 +61,12 @@ def _weight(node: Expr) -> Constant | None:
     return weight if plain and units >= MIN_UNITS and weight.data.size else None
 
 
+def _is_one_row(node: Expr) -> bool:
+    """Whether a product is known to multiply a single row."""
+    data = type_of(node.args[0]) if isinstance(node, Call) else None
+    return isinstance(data, TensorType) and all(size == 1 for size in data.shape[:-1])
+
+
 def _unit_axis(node: Expr) -> int:
     """The axis of the weight that counts columns of the result."""
     if not isinstance(node, Call) or not isinstance(node.op, Op):
@@ -80,6 +87,7 @@ def _packable(mod: IRModule, rows: bool) -> dict[Constant, _Packing]:
     axis: dict[Constant, int] = {}
     other: set[Constant] = set()
     tables: set[Constant] = set()
+    narrow: set[Constant] = set()
     for function in mod.functions.values():
         for node in postorder(function.body):
             weight = _weight(node)
@@ -92,10 +100,12 @@ def _packable(mod: IRModule, rows: bool) -> dict[Constant, _Packing]:
                 wanted = weight is child and position == 2 and isinstance(node, Call)
                 if not wanted or axis.setdefault(child, _unit_axis(node)) != _unit_axis(node):
                     other.add(child)
+                elif not _is_one_row(node):
+                    narrow.add(child)
+    narrow |= tables  # whoever takes a row of a table reads its whole panel
     other.update(c for c in tables if axis.get(c) != 0)
-    # Whoever takes a row of a table reads its whole panel.
     return {
-        constant: _Packing(a, NARROW if constant in tables else layout_of(constant.data.shape[a]))
+        constant: _Packing(a, NARROW if constant in narrow else layout_of(constant.data.shape[a]))
         for constant, a in axis.items()
         if constant not in other
     }
