@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "alloc.h"
 #include "generated/nvm_dtype.h"
@@ -299,6 +300,8 @@ static nvm_status bind_all(binder *b) {
     nvm_arena_destroy(p->copies);
     p->bound = NULL;
     p->copies = NULL;
+  } else if (b->weights->mapping != NULL) { /* most of what was read is not needed again */
+    madvise(b->weights->mapping, b->weights->mapping_size, MADV_DONTNEED);
   }
   return NVM_OK;
 }

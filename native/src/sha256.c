@@ -2,6 +2,12 @@
 
 #include <string.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#include <stdatomic.h>
+#endif
+
 static const uint32_t round_constants[64] = {
     0x428a2f98u, 0x71374491u, 0xb5c0fbcfu, 0xe9b5dba5u, 0x3956c25bu, 0x59f111f1u, 0x923f82a4u,
     0xab1c5ed5u, 0xd807aa98u, 0x12835b01u, 0x243185beu, 0x550c7dc3u, 0x72be5d74u, 0x80deb1feu,
@@ -37,20 +43,87 @@ static void block(uint32_t h[8], const uint8_t *p) {
   h[0] += a, h[1] += b, h[2] += c, h[3] += d, h[4] += e, h[5] += f, h[6] += g, h[7] += k;
 }
 
+static void blocks_plain(uint32_t h[8], const uint8_t *data, size_t count) {
+  for (size_t i = 0; i < count; i++) block(h, data + 64 * i);
+}
+
+#if defined(__x86_64__)
+/* The same with the CPU's instructions for it, six times faster. */
+__attribute__((target("sha,sse4.1,ssse3"))) static void blocks_sha(uint32_t h[8],
+                                                                   const uint8_t *data,
+                                                                   size_t count) {
+  const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
+  const __m128i *k = (const __m128i *)(const void *)round_constants;
+  __m128i dcba = _mm_shuffle_epi32(_mm_loadu_si128((const __m128i *)(const void *)h), 0xb1);
+  __m128i hgfe = _mm_shuffle_epi32(_mm_loadu_si128((const __m128i *)(const void *)(h + 4)), 0x1b);
+  __m128i abef = _mm_alignr_epi8(dcba, hgfe, 8), cdgh = _mm_blend_epi16(hgfe, dcba, 0xf0);
+  for (; count > 0; count--, data += 64) {
+    const __m128i abef_before = abef, cdgh_before = cdgh;
+    __m128i w[4];
+    for (int g = 0; g < 16; g++) { /* four rounds */
+      __m128i *now = &w[g & 3];
+      const __m128i last = w[(g + 3) & 3];
+      if (g < 4) {
+        const __m128i *at = (const __m128i *)(const void *)(data + 16 * g);
+        *now = _mm_shuffle_epi8(_mm_loadu_si128(at), swap);
+      } else {
+        const __m128i near = _mm_alignr_epi8(last, w[(g + 2) & 3], 4);
+        const __m128i far = _mm_sha256msg1_epu32(*now, w[(g + 1) & 3]);
+        *now = _mm_sha256msg2_epu32(_mm_add_epi32(far, near), last);
+      }
+      const __m128i wk = _mm_add_epi32(*now, _mm_loadu_si128(k + g));
+      cdgh = _mm_sha256rnds2_epu32(cdgh, abef, wk);
+      abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(wk, 0x0e));
+    }
+    abef = _mm_add_epi32(abef, abef_before);
+    cdgh = _mm_add_epi32(cdgh, cdgh_before);
+  }
+  const __m128i feba = _mm_shuffle_epi32(abef, 0x1b), dchg = _mm_shuffle_epi32(cdgh, 0xb1);
+  _mm_storeu_si128((__m128i *)(void *)h, _mm_blend_epi16(feba, dchg, 0xf0));
+  _mm_storeu_si128((__m128i *)(void *)(h + 4), _mm_alignr_epi8(dchg, feba, 8));
+}
+
+/* Asked once: CPUID takes microseconds in a virtual machine. */
+static int has_sha(void) {
+  static atomic_int known; /* 0 not asked, 1 no, 2 yes */
+  int found = atomic_load_explicit(&known, memory_order_relaxed);
+  if (found == 0) {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    found = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b >> 29 & 1u) != 0 &&
+                    __builtin_cpu_supports("sse4.1") && __builtin_cpu_supports("ssse3")
+                ? 2
+                : 1;
+    atomic_store_explicit(&known, found, memory_order_relaxed);
+  }
+  return found == 2;
+}
+
+static void blocks(uint32_t h[8], const uint8_t *data, size_t count) {
+  if (has_sha()) {
+    blocks_sha(h, data, count);
+  } else {
+    blocks_plain(h, data, count);
+  }
+}
+#else
+static void blocks(uint32_t h[8], const uint8_t *data, size_t count) {
+  blocks_plain(h, data, count);
+}
+#endif
+
 void nvm_sha256(const void *data, size_t size, uint8_t out_digest[32]) {
   uint32_t h[8] = {0x6a09e667u, 0xbb67ae85u, 0x3c6ef372u, 0xa54ff53au,
                    0x510e527fu, 0x9b05688cu, 0x1f83d9abu, 0x5be0cd19u};
   const uint8_t *p = data;
   size_t whole = size / 64;
-  for (size_t i = 0; i < whole; i++) block(h, p + 64 * i);
+  blocks(h, p, whole);
   uint8_t tail[128] = {0};
   size_t rest = size % 64, tail_size = rest < 56 ? 64 : 128;
   if (rest > 0) memcpy(tail, p + 64 * whole, rest);
   tail[rest] = 0x80;
   uint64_t bits = (uint64_t)size * 8;
   for (size_t i = 0; i < 8; i++) tail[tail_size - 1 - i] = (uint8_t)(bits >> (8 * i));
-  block(h, tail);
-  if (tail_size == 128) block(h, tail + 64);
+  blocks(h, tail, tail_size / 64);
   for (size_t i = 0; i < 8; i++) {
     for (size_t k = 0; k < 4; k++) out_digest[4 * i + k] = (uint8_t)(h[i] >> (24 - 8 * k));
   }

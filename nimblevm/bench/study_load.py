@@ -127,32 +127,37 @@ def measure(quick: bool, log: Callable[[str], None]) -> list[LoadLine]:
 def _line(file: _File, way: str, options: Mapping[str, object], repeats: int) -> LoadLine:
     size = file.path.stat().st_size
     file.path.read_bytes()  # into the page cache
-    held = _start(file, options, 0, True)
-    try:
-        assert held.stdout is not None
-        _answer(held.stdout)
-        second = _start(file, options, repeats, False)
-        assert second.stdout is not None
-        found = _answer(second.stdout)
-        second.wait()
-    finally:
-        held.kill()
-        held.wait()
+    with _start(file, options, 0, True) as held:
+        try:
+            _answer(held.stdout)
+            with _start(file, options, repeats, False) as second:
+                found = _answer(second.stdout)
+        finally:
+            held.kill()
     return LoadLine(
         file.name, way, size, file.weights, 1e3 * found["load"], 1e3 * found["vm"], 1e3 * found["first"],
         int(found["loaded"]), int(found["ran"]),
     )  # fmt: skip
 
 
-def _start(file: _File, options: Mapping[str, object], repeats: int, stay: bool) -> Any:
+def measure_file(
+    path: Path, weights: int, arguments: list[Any], options: Mapping[str, object], repeats: int
+) -> LoadLine:
+    """One file, by options of nvm.load. arguments: of main as [(nested lists, dtype)]; [] runs nothing."""
+    return _line(_File(path.stem, path, weights, arguments), "", options, repeats)
+
+
+def _start(
+    file: _File, options: Mapping[str, object], repeats: int, stay: bool
+) -> subprocess.Popen[bytes]:
     task = json.dumps([str(file.path), dict(options), file.arguments, repeats, stay])
     return subprocess.Popen(
         [sys.executable, "-c", _WORKER, task], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
 
 
-def _answer(stream: IO[bytes]) -> dict[str, float]:
-    line = stream.readline()
+def _answer(stream: IO[bytes] | None) -> dict[str, float]:
+    line = stream.readline() if stream is not None else b""
     if not line:
         raise RuntimeError("a process of the load study failed; see above")
     found: dict[str, float] = json.loads(line)
@@ -216,4 +221,4 @@ def to_json(lines: Sequence[LoadLine]) -> list[dict[str, Any]]:
     return [{**asdict(line), "share": line.share} for line in lines]
 
 
-__all__ = ["LoadLine", "measure", "show", "to_json"]
+__all__ = ["LoadLine", "measure", "measure_file", "show", "to_json"]

@@ -34,7 +34,9 @@ def bench(
     ] = False,
     study: Annotated[
         list[str] | None,
-        typer.Option(help="instead of the table, a study of our side: dispatch, memory, load, compile"),
+        typer.Option(
+            help="instead of the table, a study of our side: dispatch, memory, load, compile"
+        ),
     ] = None,
     show_rows: Annotated[bool, typer.Option("--list", help="list the rows and stop")] = False,
 ) -> None:
