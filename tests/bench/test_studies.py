@@ -83,7 +83,9 @@ def test_stages_add_up() -> None:
 
 
 def test_names_are_checked() -> None:
-    with pytest.raises(ValueError, match="no study speed; there are dispatch, memory, load, compile"):
+    with pytest.raises(
+        ValueError, match="no study speed; there are dispatch, memory, load, compile"
+    ):
         studies.check(["memory", "speed"])
 
 

@@ -34,7 +34,7 @@ from nimblevm.compiler.rewrite import (
 )
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim
-from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Tuple
+from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Tuple, is_known
 from nimblevm.relay.types import TensorType, TupleType
 
 
@@ -66,7 +66,7 @@ class _Joiner(Rewriter):
     def _note(self, node: Call, new: Call) -> None:
         """Remember a product that may be joined."""
         weight, type_ = node.args[1], type_of(node)
-        if not isinstance(weight, Constant) or not isinstance(type_, TensorType):
+        if not is_known(weight) or not isinstance(type_, TensorType):
             return
         if type_.dtype not in FLOATS or weight.data.dtype.name != type_.dtype:
             return
