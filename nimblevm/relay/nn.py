@@ -7,7 +7,7 @@ from nimblevm.relay.builder_move import mirror_pad, pad
 from nimblevm.relay.call import Operand, call_op
 from nimblevm.relay.nn_conv import (
     contrib_conv2d_pack,
-    contrib_conv2d_winograd_without_weight_transform,
+    contrib_conv2d_winograd_pack,
     conv1d,
     conv1d_transpose,
     conv2d,
@@ -126,7 +126,7 @@ __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
     "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d",
     "batch_flatten", "batch_matmul", "batch_norm", "bias_add", "contrib_conv2d_pack",
-    "contrib_conv2d_winograd_without_weight_transform", "conv1d", "conv1d_transpose",
+    "contrib_conv2d_winograd_pack", "conv1d", "conv1d_transpose",
     "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "dense", "dropout", "dropout_raw",
     "fast_softmax", "global_avg_pool1d", "global_avg_pool2d", "global_avg_pool3d",
     "global_max_pool1d", "global_max_pool2d", "global_max_pool3d", "group_norm", "instance_norm",

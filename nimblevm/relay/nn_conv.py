@@ -80,7 +80,7 @@ def contrib_conv2d_pack(
     )  # fmt: skip
 
 
-def contrib_conv2d_winograd_without_weight_transform(
+def contrib_conv2d_winograd_pack(
     data: Operand,
     weight: Operand,
     channels: int,
@@ -89,7 +89,7 @@ def contrib_conv2d_winograd_without_weight_transform(
 ) -> ir.Call:
     """A 3 x 3 convolution by Winograd's F(2 x 2, 3 x 3) with a transformed weight; the result is NHWC."""
     attrs = op.conv2d_winograd.WinogradAttrs(pads(padding, 2), channels, data_layout)
-    return call_op("nn.contrib_conv2d_winograd_without_weight_transform", data, weight, attrs=attrs)
+    return call_op("nn.contrib_conv2d_winograd_pack", data, weight, attrs=attrs)
 
 
 def conv2d(

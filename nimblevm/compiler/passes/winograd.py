@@ -1,7 +1,7 @@
 """Write 3 x 3 convolutions with packed weights by Winograd's products, where that takes less time.
 
 before:  nn.contrib_conv2d_pack(%x, meta[relay.Constant][0], padding=[1, 1], channels=64, kernel_size=[3, 3])
-after:   nn.contrib_conv2d_winograd_without_weight_transform(%x, meta[relay.Constant][1], padding=[1, 1], channels=64)
+after:   nn.contrib_conv2d_winograd_pack(%x, meta[relay.Constant][1], padding=[1, 1], channels=64)
 
 16 products take the place of 36, and the weights take 16 / 9 of the memory. Only with strides and dilation 1, from
 MIN_CHANNELS on (the transforms of data cost as much per channel as some products), and up to MAX_WEIGHTS, above which
@@ -40,7 +40,7 @@ class _Writer(Rewriter):
             panels.flags.writeable = False  # nobody else writes to it: Constant need not copy it
             found = self.made[weight] = Constant(panels, span=weight.span)
         call = op_call(
-            "nn.contrib_conv2d_winograd_without_weight_transform", (new.args[0], found), type_of(new),
+            "nn.contrib_conv2d_winograd_pack", (new.args[0], found), type_of(new),
             padding=new.attrs.padding, channels=new.attrs.channels, data_layout=new.attrs.data_layout,
         )  # fmt: skip
         object.__setattr__(call, "span", new.span)

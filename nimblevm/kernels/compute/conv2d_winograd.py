@@ -1,4 +1,4 @@
-"""nn.contrib_conv2d_winograd_without_weight_transform: three nests of loops, the middle one 16 products of matrices.
+"""nn.contrib_conv2d_winograd_pack: three nests of loops, the middle one 16 products of matrices.
 
     v[p, t, i] = transforms of the 4 x 4 elements of padded data at (2 ty, 2 tx), t the number of tile (n, ty, tx)
     m[p, t, o] = sum over i of v[p, t, i] * weight[p, o // 16, i, o % 16]      (schedule/windows.py)
@@ -169,4 +169,4 @@ def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tens
     return TensorExpr(tensor_type(out).shape, conv.dtype, conv.at, 1 << 20, costly=True)
 
 
-register_compute("nn.contrib_conv2d_winograd_without_weight_transform", _compute)
+register_compute("nn.contrib_conv2d_winograd_pack", _compute)

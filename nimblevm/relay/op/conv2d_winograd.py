@@ -1,4 +1,4 @@
-"""nn.contrib_conv2d_winograd_without_weight_transform(data, weight): 3 x 3 convolutions by Winograd's F(2 x 2, 3 x 3).
+"""nn.contrib_conv2d_winograd_pack(data, weight): 3 x 3 convolutions by Winograd's F(2 x 2, 3 x 3).
 
     d = the 4 x 4 elements of padded data from (2 ty, 2 tx) on, of one channel;   v = B' d B,   B' = 1  0 -1  0
                                                                                                 0  1  1  0
@@ -10,7 +10,7 @@ data (N, H, W, I) or, with data_layout "NCHW", (N, I, H, W), float32 or float64;
 the kernel's transforms G w G' in panels of 16 channels (`transformed`); result (N, H', W', channels). 16 products take
 the place of 36. Attrs: padding (1 value, one an axis, or all befores and then all afters), channels
 (16 (P - 1) < channels <= 16 P), data_layout. Strides and dilation are 1. The compiler makes it of
-nn.contrib_conv2d_pack (compiler/passes/winograd.py). Source: Lavin and Gray 2015 (arXiv 1509.09308); the name is TVM's.
+nn.contrib_conv2d_pack (compiler/passes/winograd.py). Source: Lavin and Gray 2015 (arXiv 1509.09308).
 Differs from numpy: there is no such function.
 """
 
@@ -142,7 +142,7 @@ def _reference(inputs: tuple[Array, ...], attrs: WinogradAttrs, result: Type) ->
 
 TOLERANCE = {"float32": (1e-4, 1e-3), "float64": (1e-10, 1e-12)}
 """Sums and differences of sums: an element's error is one of the largest elements around it."""
-_NAME = "nn.contrib_conv2d_winograd_without_weight_transform"
+_NAME = "nn.contrib_conv2d_winograd_pack"
 
 register(
     Op(

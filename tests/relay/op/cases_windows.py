@@ -258,7 +258,7 @@ CASES: dict[str, Callable[[Source, str], Case]] = {
     "nn.matmul": _matmul,
     "einsum": _einsum,
     "nn.contrib_conv2d_pack": _conv2d_pack,
-    "nn.contrib_conv2d_winograd_without_weight_transform": _winograd,
+    "nn.contrib_conv2d_winograd_pack": _winograd,
     "image.resize1d": lambda source, dtype: _resize(source, dtype, 1),
     "image.resize2d": lambda source, dtype: _resize(source, dtype, 2),
     "image.resize3d": lambda source, dtype: _resize(source, dtype, 3),
