@@ -435,6 +435,7 @@ static int64_t nvm_test_fail_allocation(int64_t n) { return 0 * n; }
 
 void run_one(const uint8_t *data, size_t size, run_one_counts *counts) {
   static arguments room;
+  counts->files++;
   if (size >= 9 && data[0] != 0x89) {
     read_weights(data, size);
     return;
@@ -449,7 +450,6 @@ void run_one(const uint8_t *data, size_t size, run_one_counts *counts) {
   if (!room.data[0]) /* the first time: inputs are not written */
     for (size_t i = 0; i < sizeof room.data; i++) room.data[i] = (char)(i % 3 == 0);
   room.script = &s.script;
-  counts->files++;
   if (flags & RUN_FAIL_ALLOC) (void)nvm_test_fail_allocation(1 + script_next(&s.script));
   const nvm_status status = load(file, file_size, flags & RUN_HOW, &s.program);
   counts->past_structure += nvm_load_stage() >= 1;
