@@ -137,9 +137,9 @@ def undefined_symbols(elf: bytes) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-SUPPORTED = frozenset({"memset", "memcpy", "memmove"})
+SUPPORTED = frozenset({"memset", "memcpy", "memmove", "__truncdfhf2"})
 # What LLVM may call even where functions are marked no-builtins: it lowers its own memory
-# intrinsics to these.
+# intrinsics to these, and on x86-64 the sign that a double gives a half (the end of asin) to a conversion.
 SUPPORT = """
 define hidden ptr @memset(ptr returned %d, i32 %c, i64 %n) #0 {
 entry:
@@ -195,5 +195,33 @@ exit:
   ret ptr %d
 }
 """
+SUPPORT_HALF = """
+; Rounded once: a float that is not the double itself is made odd before it becomes a half.
+define hidden half @__truncdfhf2(double %x) #0 {
+  %near = fptrunc double %x to float
+  %back = fpext float %near to double
+  %inexact = fcmp one double %back, %x
+  %size = call double @llvm.fabs.f64(double %x)
+  %near_size = call double @llvm.fabs.f64(double %back)
+  %above = fcmp ogt double %near_size, %size
+  %bits = bitcast float %near to i32
+  %less = sext i1 %above to i32
+  %cut = add i32 %bits, %less
+  %odd = or i32 %cut, 1
+  %found = select i1 %inexact, i32 %odd, i32 %bits
+  %float = bitcast i32 %found to float
+  %half = fptrunc float %float to half
+  ret half %half
+}
+declare double @llvm.fabs.f64(double)
+"""
 
-__all__ = ["SUPPORT", "SUPPORTED", "LinkError", "candidates", "link", "undefined_symbols"]
+__all__ = [
+    "SUPPORT",
+    "SUPPORTED",
+    "SUPPORT_HALF",
+    "LinkError",
+    "candidates",
+    "link",
+    "undefined_symbols",
+]

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nimblevm.errors import CompileError, MachineCodeWarning, Unsupported, warn
-from nimblevm.kernels import link, llvm_processes, targets
+from nimblevm.kernels import link, llvm_half, llvm_processes, targets
 from nimblevm.kernels.llvm_ops import Helpers
 from nimblevm.kernels.llvm_processes import compile_all
 from nimblevm.kernels.llvm_threads import ThreadedText
@@ -260,7 +260,9 @@ def module_texts(
 
 
 def support_text(info: TargetInfo) -> str:
-    return f'target triple = "{_TRIPLES[info.arch]}"\n{link.SUPPORT}\nattributes #0 = {{ {_attributes(info)} }}\n'
+    """Functions of link.SUPPORTED. Where halves are converted inline, nothing calls for their conversion."""
+    half = link.SUPPORT_HALF if llvm_half.has_instructions(info.features) else ""
+    return f'target triple = "{_TRIPLES[info.arch]}"\n{link.SUPPORT}{half}\nattributes #0 = {{ {_attributes(info)} }}\n'
 
 
 def _attributes(info: TargetInfo) -> str:
