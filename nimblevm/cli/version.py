@@ -18,7 +18,7 @@ def version(
 
     \b
     Example:
-      nimblevm version
+      nimblevm version --json
     """
     info = nvm.build_info()
     say(json.dumps(info.to_json(), indent=1) if as_json else str(info))
