@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 NATIVE = Path(__file__).resolve().parents[2] / "native"
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+STEADY = 0.75
+"""Of the best rate a thread: a thread count that stays below it was disturbed."""
+ATTEMPTS = 3
 
 
 class LimitsUnavailable(Exception):
@@ -22,6 +25,7 @@ class Limits:
     """By thread count: float32 multiply-adds (operations a second) and reading (bytes a second) from l2, l3, dram.
 
     Cache sizes in bytes; hand_off: seconds there and back between two spinning threads, 0 if there is one core.
+    void: thread counts whose rates are not the machine's, since something else ran: no floor may come from them.
     """
 
     peak: Mapping[int, float]
@@ -29,6 +33,7 @@ class Limits:
     l2_bytes: int
     l3_bytes: int
     hand_off: float
+    void: tuple[int, ...] = ()
 
     def level(self, resident: float, threads: int) -> str:
         """The level that holds so many bytes, shared out between the threads."""
@@ -56,8 +61,49 @@ def build(name: str) -> Path:
 
 
 def measure_limits(cores: Sequence[int]) -> Limits:
-    """Run it on these cores: 1 thread up to one a core. Takes about ten seconds. Raises LimitsUnavailable."""
+    """Run it on these cores: 1 thread up to one a core; again if something disturbed it.
+
+    Takes about ten seconds a time. Raises LimitsUnavailable.
+    """
     program = build("limits")
+    return steady(lambda: _measured(program, cores))
+
+
+def steady(measure: Callable[[], Limits], attempts: int = ATTEMPTS) -> Limits:
+    """The best of as many measurements as it takes until no thread count is disturbed; those that stay so are void."""
+    found = measure()
+    for _ in range(attempts - 1):
+        if not disturbed(found):
+            break
+        found = _best(found, measure())
+    return replace(found, void=disturbed(found))
+
+
+def disturbed(limits: Limits) -> tuple[int, ...]:
+    """Thread counts that had less than STEADY of the best rate a thread in what threads do not share.
+
+    That is multiply-adds and each core's own L2. A second core on which something else runs, or that is the first
+    one's other hardware thread, gives two threads the rate of one.
+    """
+    found: set[int] = set()
+    for rates in (limits.peak, limits.read["l2"]):
+        best = max(rate / threads for threads, rate in rates.items())
+        found.update(n for n, rate in rates.items() if rate / n < STEADY * best)
+    return tuple(sorted(found))
+
+
+def _best(one: Limits, other: Limits) -> Limits:
+    """Each rate is what was possible: the larger one counts."""
+
+    def larger(a: Mapping[int, float], b: Mapping[int, float]) -> dict[int, float]:
+        return {threads: max(rate, b[threads]) for threads, rate in a.items()}
+
+    read = {level: larger(rates, other.read[level]) for level, rates in one.read.items()}
+    hand_off = min(one.hand_off, other.hand_off)
+    return replace(one, peak=larger(one.peak, other.peak), read=read, hand_off=hand_off)
+
+
+def _measured(program: Path, cores: Sequence[int]) -> Limits:
     try:
         done = subprocess.run(
             [str(program), *map(str, cores)],
@@ -96,4 +142,13 @@ def cache_sizes(folder: Path = _CACHES) -> tuple[int, int]:
     return sizes[2], sizes[3]
 
 
-__all__ = ["Limits", "LimitsUnavailable", "build", "measure_limits", "parse"]
+__all__ = [
+    "Limits",
+    "LimitsUnavailable",
+    "build",
+    "cache_sizes",
+    "disturbed",
+    "measure_limits",
+    "parse",
+    "steady",
+]

@@ -151,7 +151,10 @@ def share_verdict(result: RowResult) -> str:
 
 def _limits_table(limits: Limits) -> Table:
     counts = sorted(limits.peak)
-    table = Table("limit", *(f"{n} thread(s)" for n in counts), title="what the machine can do")
+    heads = (
+        f"{n} thread(s)" + (", disturbed: no floor" if n in limits.void else "") for n in counts
+    )
+    table = Table("limit", *heads, title="what the machine can do")
     table.add_row("float32 FMA, GFLOP/s", *(f"{limits.peak[n] / 1e9:.0f}" for n in counts))
     for level, rates in limits.read.items():
         table.add_row(f"read {level.upper()}, GB/s", *(f"{rates[n] / 1e9:.1f}" for n in counts))

@@ -148,9 +148,9 @@ PHASES: Mapping[str, Callable[[Row, Case], list[Phase]]] = MappingProxyType(
 
 
 def floors(row: Row, cases: Sequence[Case], limits: Limits, threads: int) -> list[float] | None:
-    """Seconds that each case takes at least; None for a kind without formula, or a thread count without limits."""
+    """Seconds that each case takes at least; None for a kind without formula or a thread count without limits."""
     phases = PHASES.get(row.kind)
-    if phases is None or threads not in limits.peak:
+    if phases is None or threads not in limits.peak or threads in limits.void:
         return None
     return [sum(p.seconds(limits, threads) for p in phases(row, case)) for case in cases]
 

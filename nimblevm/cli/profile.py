@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 import nimblevm as nvm
-from nimblevm.bench.limits import LimitsUnavailable, measure_limits
+from nimblevm.bench.limits import Limits, LimitsUnavailable, measure_limits
 from nimblevm.cli.console import ExecutableFile, Mistake, complain, progress_of, say, table
 from nimblevm.cli.inputs import Inputs
 from nimblevm.cli.run import loaded
@@ -129,12 +129,34 @@ def _machine(wanted: str, threads: int) -> Machine | None:
             raise Mistake(f"--limits measure: {error}") from None
         complain("note", f"the machine's limits are not known: {error}", "bold")
         return None
-    machine = Machine(measured.peak, measured.read, measured.l2_bytes, measured.l3_bytes)
+    machine = _undisturbed(measured)
     try:
         save_machine(machine, kept)
     except OSError as error:
         complain("note", f"the measured limits can't be kept in {kept}: {error.strerror}", "bold")
     return machine
+
+
+def _undisturbed(measured: Limits) -> Machine:
+    """Without thread counts that something disturbed, which are then judged by the next smaller one. Raises Mistake."""
+
+    def kept(rates: Mapping[int, float]) -> dict[int, float]:
+        return {threads: rate for threads, rate in rates.items() if threads not in measured.void}
+
+    peak = kept(measured.peak)
+    if not peak:
+        raise Mistake(
+            "the machine was busy while its limits were measured: try again, or --limits none"
+        )
+    if measured.void:
+        counts = ", ".join(map(str, measured.void))
+        told = (
+            f"with {counts} thread(s) the machine gave much less a thread than with others, since something else ran "
+            "or they share cores; the limits of fewer threads are used instead (--limits measure measures again)"
+        )
+        complain("note", told, "bold")
+    read = {level: kept(rates) for level, rates in measured.read.items()}
+    return Machine(peak, read, measured.l2_bytes, measured.l3_bytes)
 
 
 def _cpu() -> str:

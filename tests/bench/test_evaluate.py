@@ -16,7 +16,7 @@ from rich.console import Console
 
 from nimblevm.bench.cases import Case
 from nimblevm.bench.evaluate import FAIL, NONE, PASS, Line, evaluate
-from nimblevm.bench.limits import Limits, parse
+from nimblevm.bench.limits import ATTEMPTS, Limits, disturbed, parse, steady
 from nimblevm.bench.report import c_verdict, notes, share_verdict, show, to_json
 from nimblevm.bench.roofline import floors
 from nimblevm.bench.rows import ROWS, US, Metric
@@ -72,6 +72,59 @@ def test_near_the_floor_passes_too() -> None:
     assert judged(RATIO, times).verdict == FAIL  # without limits that clause is void
     far = judged(RATIO, {"nimblevm": floor * 1.3, "onnxruntime": floor * 1.4}, LIMITS)
     assert far.verdict == FAIL
+
+
+# Something else ran on the second core: two threads multiply as fast as one.
+HALF = replace(LIMITS, peak={1: 94e9, 2: 96e9})
+
+
+@pytest.mark.parametrize(
+    ("limits", "void"),
+    [
+        (LIMITS, ()),
+        (HALF, (2,)),
+        (replace(LIMITS, peak={1: 94e9, 2: 1.49 * 94e9}), (2,)),
+        (replace(LIMITS, peak={1: 94e9, 2: 1.51 * 94e9}), ()),
+        (replace(LIMITS, peak={1: 60e9, 2: 187e9}), (1,)),
+        (replace(LIMITS, read={**LIMITS.read, "l2": {1: 95e9, 2: 100e9}}), (2,)),
+        (replace(LIMITS, read={**LIMITS.read, "dram": {1: 12e9, 2: 12e9}}), ()),  # they share it
+        (replace(LIMITS, peak={1: 94e9}, read={"l2": {1: 95e9}}), ()),
+    ],
+)
+def test_disturbed_thread_counts(limits: Limits, void: tuple[int, ...]) -> None:
+    assert disturbed(limits) == void
+
+
+def test_disturbed_limits_are_measured_again() -> None:
+    slow = replace(LIMITS, read={**LIMITS.read, "l3": {1: 80e9, 2: 90e9}}, hand_off=400e-9)
+    for answers, peak, void in (
+        ([LIMITS, HALF], LIMITS.peak, ()),
+        ([HALF, slow, HALF], LIMITS.peak, ()),
+        ([HALF] * (ATTEMPTS + 1), HALF.peak, (2,)),
+    ):
+        left = list(answers)
+        found = steady(lambda left=left: left.pop(0))  # type: ignore[misc]
+        assert (found.peak, found.void) == (peak, void)
+        assert len(left) == 1
+    best = steady(iter([HALF, slow]).__next__)
+    assert best.read["l3"] == {1: 80e9, 2: 106e9}  # each figure is the best one
+    assert best.hand_off == 400e-9
+
+
+def test_a_void_floor_lets_nobody_pass() -> None:
+    """A floor from half the rate is twice as long: whoever is twice as slow would be near it."""
+    one = result(RATIO, {"nimblevm": 100e-6, "onnxruntime": 110e-6}, "minilm")
+    two = replace(one, row=replace(ROWS["minilm"], metrics=(RATIO,)), threads=2)
+    cases = ROWS["minilm"].cases()
+    assert floors(ROWS["minilm"], cases, HALF, 2) is not None
+    void = steady(lambda: HALF)
+    assert floors(ROWS["minilm"], cases, void, 2) is None
+    assert floors(ROWS["minilm"], cases, void, 1) == floors(ROWS["minilm"], cases, LIMITS, 1)
+    (line,) = evaluate([two], void)
+    assert (line.floor, line.verdict) == (None, FAIL)
+    text = io.StringIO()
+    show(Console(file=text, width=120), [line], [two], void)
+    assert "2 thread(s), disturbed: no floor" in text.getvalue()
 
 
 def test_absolute_targets_and_single_peers() -> None:

@@ -87,6 +87,24 @@ def test_limits_are_measured_once(
     assert len(asked) == 2
 
 
+def test_disturbed_limits_are_left_out(
+    folder: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    read = {level: {**rates, 2: 2 * rates[1]} for level, rates in READ.items()}
+
+    def measured(void: tuple[int, ...]) -> BenchLimits:
+        return BenchLimits({1: 7e10, 2: 7.1e10}, read, 1 << 20, 1 << 25, 0.0, void)
+
+    monkeypatch.setattr(command, "measure_limits", lambda cores: measured((2,)))
+    done = cli(*RUN, "--threads", "2")
+    assert (done.code, "at most: 70 GFLOP/s" in done.out) == (0, True)
+    assert "with 2 thread(s) the machine gave much less" in done.err
+    monkeypatch.setattr(command, "measure_limits", lambda cores: measured((1, 2)))
+    done = cli(*RUN, "--limits", "measure")
+    assert (done.code, "the machine was busy" in done.err) == (2, True)
+
+
 def test_limits_that_can_not_be_measured(
     folder: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
