@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -118,13 +118,13 @@ class WorkCounter:
             return (a, b)
         return (a, b, c) if kind == SELECT else ()
 
-    def _count(self, roots: Sequence[int], around: Loops) -> dict[int, frozenset[int]]:
-        """Count a statement's expressions; the loops that each of them depends on."""
-        uses: dict[int, frozenset[int]] = {}
+    def _postorder(self, roots: Sequence[int]) -> Iterator[tuple[int, Node, tuple[int, ...]]]:
+        """The nodes that these reach, each once and after its operands: number, node, operands."""
+        done: set[int] = set()
         stack = [(root, False) for root in roots]
         while stack:
             number, ready = stack.pop()
-            if number in uses:
+            if number in done:
                 continue
             node = self._nodes[number]
             operands = self._operands(node)
@@ -132,6 +132,13 @@ class WorkCounter:
                 stack.append((number, True))
                 stack.extend((operand, False) for operand in operands)
                 continue
+            done.add(number)
+            yield number, node, operands
+
+    def _count(self, roots: Sequence[int], around: Loops) -> dict[int, frozenset[int]]:
+        """Count a statement's expressions; the loops that each of them depends on."""
+        uses: dict[int, frozenset[int]] = {}
+        for number, node, operands in self._postorder(roots):
             uses[number] = self._one(node, operands, uses, around)
         return uses
 
@@ -216,17 +223,7 @@ class WorkCounter:
     ) -> float | None:
         """An integer expression; a loop variable counts as the middle of its range."""
         done: dict[int, float | None] = {}
-        stack = [(root, False)]
-        while stack:
-            number, ready = stack.pop()
-            if number in done:
-                continue
-            node = self._nodes[number]
-            operands = self._operands(node)
-            if operands and not ready:
-                stack.append((number, True))
-                stack.extend((operand, False) for operand in operands)
-                continue
+        for number, node, operands in self._postorder((root,)):
             done[number] = self._evaluated(node, [done[o] for o in operands], dims, turns)
         return done[root]
 
