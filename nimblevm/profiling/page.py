@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from nimblevm.profiling.machine import LEVELS, Machine
-from nimblevm.profiling.timeline import Memory, Node, Span, Timeline, timeline
-from nimblevm.vm.profiler import KernelTime, Profile
+from nimblevm.profiling.timeline import Memory, Node, Span, timeline
+from nimblevm.vm.profiler import Events, KernelTime, Profile
 
 MOST_SPANS = 200_000
 """Of the timeline; the longest are kept."""
@@ -143,11 +143,10 @@ def _memory(points: Sequence[Memory], profile: Profile) -> dict[str, Any]:
     return made
 
 
-def _shapes(profile: Profile, line: Timeline) -> list[str]:
+def _shapes(events: Events) -> list[str]:
     """By the shape numbers of spans: what a tooltip says of a kernel's call."""
-    assert profile.events is not None
     texts: list[str] = []
-    for _, sizes in profile.events.sizes:
+    for _, sizes in events.sizes:
         dims = ", ".join(f"{name} = {value}" for name, value in sizes.dims)
         texts.append("; ".join(filter(None, (dims, " · ".join(sizes.shapes)))))
     return texts
@@ -189,7 +188,7 @@ def page_data(
             "flame": _flame(line.root, names),
             "spans": _spans(line.spans, names),
             "memory": _memory(line.memory, profile),
-            "shapes": _shapes(profile, line),
+            "shapes": _shapes(profile.events),
             "names": list(names.numbers),
         }
     return data
