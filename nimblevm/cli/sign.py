@@ -42,13 +42,15 @@ def keygen(
       nimblevm keygen release.pem      writes release.pem and release.pem.pub
     """
     private, public = _signing().new_key()
+    public_path = Path(f"{key}.pub")
+    if public_path.exists():
+        raise Mistake(f"{public_path} exists; a key is not overwritten")
     try:
         descriptor = os.open(key, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise Mistake(f"{key} exists; a key is not overwritten") from None
     with os.fdopen(descriptor, "wb") as file:
         file.write(private)
-    public_path = Path(f"{key}.pub")
     public_path.write_bytes(public)
     say(f"wrote {key} and {public_path}")
 

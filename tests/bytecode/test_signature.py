@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import struct
 import subprocess
 import sys
@@ -216,21 +215,3 @@ def test_a_runtime_without_cryptography(model: Path) -> None:
         "[1.0, 2.0, 3.0, 4.0]",
         "signatures need the cryptography package: pip install 'nimblevm[sign]'",
     ]
-
-
-def test_new_keys_on_the_command_line(tmp_path: Path, model: Path) -> None:
-    def cli(*words: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "nimblevm.cli", *map(str, words)]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
-    key, out = tmp_path / "k.pem", tmp_path / "out.nvm"
-    assert cli("keygen", key).returncode == 0
-    assert stat.S_IMODE(key.stat().st_mode) == 0o600
-    assert "a key is not overwritten" in cli("keygen", key).stderr
-    done = cli("sign", model, "--key", key, "-o", out)
-    assert done.returncode == 0, done.stderr
-    assert cli("run", out, "--public-key", f"{key}.pub").returncode == 0
-    done = cli("run", model, "--public-key", f"{key}.pub")
-    assert (done.returncode, "SignatureMismatch" in done.stderr) == (2, True)
-    assert "no private key" in cli("sign", model, "--key", f"{key}.pub").stderr
-    assert "no public key" in cli("run", model, "--public-key", key).stderr
