@@ -89,6 +89,7 @@ def samples(op: str, dtype: str, count: int, symbolic: bool) -> Iterator[Sample]
 # So many elements of sums that Python takes a second for each dtype; the tests of machine code and C take them all.
 HEAVY = (
     "nn.conv",
+    "nn.contrib_conv2d",
     "nn.max_pool",
     "nn.avg_pool",
     "nn.adaptive",

@@ -116,7 +116,7 @@ def _conv2d_pack(source: Source, dtype: str) -> Case:
     for letter, k, d, (before, after) in zip(
         "HW", kernel, dilation, _pairs(padding, 2), strict=True
     ):
-        data[letter] = max((k - 1) * d + 1 - before - after, 0) + source.integer(0, 7)
+        data[letter] = max((k - 1) * d + 1 - before - after, 0) + source.integer(0, 4)
     weight = array(source, (outer, inner, *kernel), dtype, special=False)
     attrs = conv2d_pack.Conv2DPackAttrs(strides, padding, dilation, outer, kernel, layout)
     inputs = (
