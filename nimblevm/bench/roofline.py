@@ -70,6 +70,7 @@ def _gru(row: Row, case: Case) -> list[Phase]:
 
 
 def _treelstm(row: Row, case: Case) -> list[Phase]:
+    """A product for each inner node, as the targets were set: who computes a level at once may fall below it."""
     inputs, hidden = row.sizes["inputs"], row.sizes["hidden"]
     return [
         _product("leaves", case.units, inputs, 3 * hidden),
