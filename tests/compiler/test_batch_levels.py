@@ -9,9 +9,19 @@ import numpy as np
 import pytest
 
 import nimblevm as nvm
-from nimblevm.errors import InstructionLimit, InvalidInput, MemoryLimit, NimbleError, TimeLimit
+from nimblevm.errors import (
+    DimOverflow,
+    IndexOutOfRange,
+    InstructionLimit,
+    InvalidInput,
+    MemoryLimit,
+    NimbleError,
+    TimeLimit,
+)
 from nimblevm.relay.infer_type import infer_type
 from nimblevm.relay.interpreter import evaluate
+from nimblevm.relay.op import get
+from nimblevm.relay.op.registry import Effect
 from tests.properties.compare import assert_same
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "batch_levels" / "every_kind_of_node.rly"
@@ -171,3 +181,33 @@ def @main(%x: Tensor[(4, 300), float32], %i: int32) -> Tensor[(2, 300), float32]
             assert_same(vm.run(x, row), evaluate(infer_type(mod), [x, np.asarray(row, "int32")]))
         with pytest.raises(nvm.errors.IndexOutOfRange):
             vm.run(x, 3)
+
+
+@pytest.mark.parametrize(
+    ("call", "errors"),
+    [
+        ("vm.rows(%x, %i, shape=[2, 3])", (IndexOutOfRange, DimOverflow)),
+        ("vm.read_at(reshape(%x, newshape=[-1]), %i)", (IndexOutOfRange,)),
+    ],
+)
+def test_what_a_tensor_lacks(call: str, errors: tuple[type[Exception], ...]) -> None:
+    """Programs may have these operators too: an index is checked, and may_fail keeps them where they are."""
+    assert get(call.split("(")[0]).effect is Effect.MAY_FAIL
+    text = f"""#[version = "0.0.5"]
+def @main(%x: Tensor[(?, 3), int64], %i: int64) {{
+  if (less(%i, 100i64)) {{ {call} }} else {{ {call.replace("%i", "0i64")} }}
+}}
+"""
+    mod = infer_type(nvm.relay.parse(text))
+    with nvm.compile(mod, verify=True) as exe, nvm.VirtualMachine(exe) as vm:
+        for rows in (2, 3):
+            x = np.arange(3 * rows).reshape(rows, 3)
+            for index in (0, 100, 1 << 62):
+                assert_same(vm.run(x, index), evaluate(mod, [x, np.asarray(index)]))
+            for index in (9, -1, -(1 << 63)):
+                with pytest.raises(errors):
+                    vm.run(x, index)
+                with pytest.raises(errors):
+                    evaluate(mod, [x, np.asarray(index)])
+        with pytest.raises(IndexOutOfRange):
+            vm.run(np.zeros((0, 3), "int64"), 0)

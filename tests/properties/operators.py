@@ -38,9 +38,6 @@ EXCLUDED = {
     "vm.bind_dim": "made by insert_checks of every named dim",
     "vm.dim_of": "made by insert_checks of every unknown dim",
     "vm.dim_value": "made by insert_checks of every expression of dims",
-    "vm.read_at": "made by batch_levels, of an index that is in range",
-    "vm.reshape_tensor": "made by manifest_alloc of every reshape",
-    "vm.rows": "made by passes that batch, of rows that a tensor has",
 }
 
 

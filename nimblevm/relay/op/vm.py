@@ -8,9 +8,10 @@
     vm.read_int(x)              out = x.flat[attrs.index] of an int32 or int64 tensor, as int64
     vm.reshape_tensor(x)        out = x in attrs.shape, a view
     vm.shrink(x)                out = the first attrs.shape[0] elements of x's first axis, a view
-    vm.rows(x, begin)           out = the elements of x from row `begin` on, in attrs.shape, a view; who writes it knows
-                                that x has them
-    vm.read_at(x, index)        out = x[index] of a rank-1 int32 or int64 tensor that has it, as int64
+    vm.rows(x, begin)           out = the elements of x from row `begin` on, in attrs.shape, a view; IndexOutOfRange if
+                                x has not all of them, DimOverflow if the row's first element has no int64 number
+    vm.read_at(x, index)        out = x[index] of a rank-1 int32 or int64 tensor, as int64; IndexOutOfRange if x has no
+                                such element
     vm.linearize(t)             out = the nodes of a tree as tables (relay/linearize.py), of attrs.type
     vm.append(x, tail)          out = x and tail joined on attrs.axis, before which all sizes are 1; where there is
                                 room, x's memory with tail written behind it
@@ -461,15 +462,19 @@ READ_INT = _register(
     allowed=("int32", "int64"),
 )  # fmt: skip
 RESHAPE_TENSOR = _register(
-    "vm.reshape_tensor", ("x",), ShapeAttrs, _reshape_tensor, _reshape_tensor_reference, views=True
-)
+    "vm.reshape_tensor", ("x",), ShapeAttrs, _reshape_tensor, _reshape_tensor_reference,
+    Effect.MAY_FAIL, views=True,
+)  # fmt: skip
 SHRINK = _register(
     "vm.shrink", ("x",), ShapeAttrs, _shrink, _shrink_reference, Effect.MAY_FAIL, views=True
 )
-ROWS = _register("vm.rows", ("x", "begin"), ShapeAttrs, _rows, _rows_reference, views=True)
-READ_AT = _register(
-    "vm.read_at", ("x", "index"), None, _read_at, _read_at_reference, allowed=("int32", "int64")
+ROWS = _register(
+    "vm.rows", ("x", "begin"), ShapeAttrs, _rows, _rows_reference, Effect.MAY_FAIL, views=True
 )
+READ_AT = _register(
+    "vm.read_at", ("x", "index"), None, _read_at, _read_at_reference, Effect.MAY_FAIL,
+    allowed=("int32", "int64"),
+)  # fmt: skip
 LINEARIZE = _register(
     "vm.linearize", ("t",), LinearizeAttrs, _linearize, _linearize_reference, Effect.MAY_FAIL
 )
