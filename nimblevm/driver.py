@@ -201,8 +201,10 @@ def tune(
     rows      the numbers of rows that matter, at least one, each at least 1
     progress  called before each product: its sizes, how many of all are done, how many there are
 
-    The other parameters are those of `compile`, which takes the record as `tuning`. Takes seconds a product. Raises
-    CompileError for a target that this machine has no code generator for, ValueError for wrong rows or weights.
+    Weights are measured in panels of 16 columns, also where `compile` gives them panels of 64 (single rows): what is
+    found is used for both. The other parameters are those of `compile`, which takes the record as `tuning`. Takes
+    seconds a product. Raises CompileError for a target that this machine has no code generator for, ValueError for
+    wrong rows or weights.
     """
     _check_weights(weights)
     if not rows or min(rows) < 1:

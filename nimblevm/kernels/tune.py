@@ -5,6 +5,9 @@ A record is JSON, for the user to keep beside the program; the same record gives
     {"format": "nimblevm tuning record", "version": 1, "target": "x86_64:+avx2,...",
      "products": [{"x": "float32", "w": "float32", "depth": 300, "units": 512,
                    "variant": {"rows": [1, 2, 3, 4, 5, 6], "panels": 4, "ahead": 0, "height": 12}}]}
+
+A product is measured with panels of 16 columns. One with panels of 64, which only single rows meet, has the same sizes,
+and so takes the same variant.
 """
 
 from __future__ import annotations
