@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from nimblevm.kernels.compute.common import tensor_type
-from nimblevm.kernels.compute.windows import Storing, scratch, unused
+from nimblevm.kernels.compute.windows import store_padded, unused
 from nimblevm.kernels.llvm_panels import LANES
-from nimblevm.kernels.loop_ir import Store, Value
+from nimblevm.kernels.loop_ir import Value
 from nimblevm.kernels.tensor_expr import (
     Emitter,
     Index,
@@ -23,9 +23,7 @@ from nimblevm.kernels.tensor_expr import (
     register_compute,
     single,
 )
-from nimblevm.relay import dims
 from nimblevm.relay.op.conv2d_pack import windows
-from nimblevm.relay.op.windows import Window, arranged
 
 
 class _Conv:
@@ -47,40 +45,13 @@ class _Conv:
         self.padded = TensorExpr((self.batch, *padded, self.channels), self.dtype, unused)
         self.plain = self.layout == "NHWC" and not any(w.before + w.after for w in self.windows)
 
-    def _pad(self) -> Storing:
-        """Store the padded rows. Once."""
-        if self.padded.storage is not None:
-            return
-        em, b = self.em, self.em.b
-        buffer = scratch(em, self.padded)
-        rows, columns = self.windows
-        zero = b.const(0, self.dtype)
-
-        def zeros(extents: Sequence[Any], start: Sequence[Any]) -> None:
-            with em.loops(extents, parallel=True) as index:
-                where = tuple(b.add(em.dim(s), i) for s, i in zip(start, (*index,), strict=True))
-                em.emit(Store(buffer, where, zero))
-
-        width, channels = columns.padded, self.channels
-        with em.at_top():
-            for start, count in _borders(rows):
-                zeros((self.batch, count, width, channels), (0, start, 0, 0))
-            for start, count in _borders(columns):
-                zeros((self.batch, self.height, count, channels), (0, rows.before, start, 0))
-            inner = (self.batch, self.height, self.width, self.channels)
-            with em.loops(inner, parallel=True) as (n, y, x, i):
-                found = {"N": n, "H": y, "W": x, "C": i}
-                value = yield self.data, arranged(self.layout, found)
-                place = (b.add(y, b.i64(rows.before)), b.add(x, b.i64(columns.before)))
-                em.emit(Store(buffer, (n, *place, i), value))
-        self.padded.storage = buffer
-
     def at(self, index: Index) -> Steps:
         em, b = self.em, self.em.b
         if self.plain:
             yield from em.cheap(self.data)
-        else:
-            yield from self._pad()
+        elif self.padded.storage is None:
+            with em.at_top():
+                yield from store_padded(em, self.padded, self.data, self.layout, self.windows)
         source = self.data if self.plain else self.padded
         n, y, x, channel = index
         lanes = b.i64(LANES)
@@ -100,13 +71,6 @@ class _Conv:
 
         extents = (*self.kernel, self.channels)
         return (yield from em.accumulate("add", b.const(0, self.dtype), index, extents, term))
-
-
-def _borders(window: Window) -> list[tuple[Any, int]]:
-    """First element and count of what is padding before and after an axis."""
-    found: list[tuple[Any, int]] = [(0, window.before)]
-    found.append((dims.add(window.size, window.before), window.after))
-    return [(start, count) for start, count in found if count]
 
 
 def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tensors:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nimblevm.kernels.compute.common import tensor_type
-from nimblevm.kernels.compute.windows import Storing, scratch, unused
+from nimblevm.kernels.compute.windows import Storing, scratch, store_padded, unused
 from nimblevm.kernels.llvm_panels import LANES
 from nimblevm.kernels.loop_ir import Store, Value
 from nimblevm.kernels.tensor_expr import (
@@ -28,7 +28,6 @@ from nimblevm.kernels.tensor_expr import (
 )
 from nimblevm.relay import dims
 from nimblevm.relay.op.conv2d_winograd import TERMS, TILE, tiles, windows
-from nimblevm.relay.op.windows import arranged
 
 SKEW = 16
 """Rows by which planes of tiles are rounded up, before the one that shifts them in the cache."""
@@ -59,33 +58,6 @@ class _Winograd:
         b = self.em.b
         down, across = (self.em.dim(count) for count in self.counts)
         return b.add(b.mul(b.add(b.mul(n, down), ty), across), tx)
-
-    def _pad(self) -> Storing:
-        """Store the padded data, as much of it as tiles cover."""
-        em, b = self.em, self.em.b
-        buffer = scratch(em, self.padded)
-        rows, columns = self.windows
-        shape = self.padded.shape
-        zero = b.const(0, self.dtype)
-
-        def zeros(extents: Sequence[Any], start: Sequence[Any]) -> None:
-            with em.loops(extents, parallel=True) as index:
-                where = [b.add(em.dim(s), i) for s, i in zip(start, index, strict=True)]
-                em.emit(Store(buffer, tuple(where), zero))
-
-        end_y, end_x = (dims.add(w.size, w.before) for w in self.windows)
-        across = (self.batch, self.height)
-        if rows.before:
-            zeros((self.batch, rows.before, *shape[2:]), (0, 0, 0, 0))
-        zeros((self.batch, dims.sub(shape[1], end_y), *shape[2:]), (0, end_y, 0, 0))
-        if columns.before:
-            zeros((*across, columns.before, self.inner), (0, rows.before, 0, 0))
-        zeros((*across, dims.sub(shape[2], end_x), self.inner), (0, rows.before, end_x, 0))
-        with em.loops((*across, self.width, self.inner), parallel=True) as (n, y, x, i):
-            value = yield self.data, arranged(self.layout, {"N": n, "H": y, "W": x, "C": i})
-            place = (b.add(y, b.i64(rows.before)), b.add(x, b.i64(columns.before)))
-            em.emit(Store(buffer, (n, *place, i), value))
-        self.padded.storage = buffer
 
     def _transform(self) -> Storing:
         """Store the transforms of all tiles."""
@@ -140,7 +112,7 @@ class _Winograd:
         if self.sums.storage is None:
             yield from em.cheap(self.weight)
             with em.at_top():
-                yield from self._pad()
+                yield from store_padded(em, self.padded, self.data, self.layout, self.windows)
                 yield from self._transform()
                 yield from self._multiply()
         n, y, x, channel = index

@@ -22,7 +22,7 @@ from nimblevm.kernels.tensor_expr import Emitter, Index, Steps, TensorExpr
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim
 from nimblevm.relay.op.common import product
-from nimblevm.relay.op.windows import Window
+from nimblevm.relay.op.windows import Window, arranged
 
 LANES = 16
 Storing = Generator[Any, Value, None]
@@ -38,6 +38,38 @@ def unused(index: Index) -> Steps:
     """`at` of a tensor that is stored before it is read."""
     raise AssertionError("read before it is stored")
     yield
+
+
+def store_padded(
+    em: Emitter, padded: TensorExpr, data: TensorExpr, layout: str, found: Sequence[Window]
+) -> Storing:
+    """Store `padded` (N, rows, columns, channels) in scratch: data of `layout` behind the windows' padding, 0 around.
+    Rows and columns are at least those that the windows' padding makes. Once; at the top of the kernel.
+    """
+    b, shape = em.b, padded.shape
+    buffer, zero = scratch(em, padded), em.b.const(0, padded.dtype)
+    rows, columns = found
+
+    def zeros(extents: Sequence[Dim], start: Sequence[Dim]) -> None:
+        if 0 in extents:
+            return
+        with em.loops(extents, parallel=True) as index:
+            where = tuple([b.add(em.dim(s), i) for s, i in zip(start, index, strict=True)])
+            em.emit(Store(buffer, where, zero))
+
+    below, behind = (dims.add(w.size, w.before) for w in found)
+    batch, channels = shape[0], shape[3]
+    zeros((batch, rows.before, *shape[2:]), (0, 0, 0, 0))
+    zeros((batch, dims.sub(shape[1], below), *shape[2:]), (0, below, 0, 0))
+    zeros((batch, rows.size, columns.before, channels), (0, rows.before, 0, 0))
+    right = dims.sub(shape[2], behind)
+    zeros((batch, rows.size, right, channels), (0, rows.before, behind, 0))
+    inner = (batch, rows.size, columns.size, channels)
+    with em.loops(inner, parallel=True) as (n, y, x, i):
+        value = yield data, arranged(layout, {"N": n, "H": y, "W": x, "C": i})
+        place = (b.add(y, b.i64(rows.before)), b.add(x, b.i64(columns.before)))
+        em.emit(Store(buffer, (n, *place, i), value))
+    padded.storage = buffer
 
 
 def rows_of(window: Window) -> Dim:
@@ -201,4 +233,4 @@ class Planes:
         wide.storage = buffer
 
 
-__all__ = ["LANES", "Planes", "Storing"]
+__all__ = ["LANES", "Planes", "Storing", "scratch", "store_padded", "unused"]

@@ -14,6 +14,7 @@ Differs from numpy: there is no such function.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,19 +83,38 @@ def _pair(value: Any) -> tuple[int, ...]:
     return found * 2 if len(found) == 1 else found
 
 
-def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: Conv2DPackAttrs) -> Type:
+def operands(
+    ctx: TypeContext, arg_types: tuple[Type, ...], attrs: Any
+) -> tuple[TensorType, TensorType, str]:
+    """Data, weight and data_layout, where dtypes, the data's rank, channels, padding and layout are right: what forms
+    of convolutions with packed weights have in common.
+    """
     data, weight = (tensor_of(ctx, arg_types, index, DTYPES) for index in range(2))
     same_dtype(ctx, data, weight, 1)
     layout = layout_of(ctx, "data_layout", attrs.data_layout, "NCHW")
     if layout not in LAYOUTS:
         raise ctx.fail(f'data_layout must be "NHWC" or "NCHW", not "{layout}"')
+    numbers(ctx, "channels", attrs.channels, 1, 0)
+    padding_of(ctx, attrs.padding, 2)
+    check_rank(ctx, data, layout, 0)
+    return data, weight, layout
+
+
+def image_type(
+    ctx: TypeContext, data: TensorType, layout: str, channels: int, found: Sequence[Window]
+) -> TensorType:
+    """The result (N, H', W', channels), where the windows along height and width fit."""
+    for letter, window in zip("HW", found, strict=True):
+        require_fits(ctx, 0, layout.index(letter), window)
+    return TensorType((data.shape[0], *(w.out for w in found), channels), data.dtype)
+
+
+def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: Conv2DPackAttrs) -> Type:
+    data, weight, layout = operands(ctx, arg_types, attrs)
     if attrs.weight_layout != NARROW:
         raise ctx.fail(f'weight_layout must be "{NARROW}", not "{attrs.weight_layout}"')
     for name in ("strides", "dilation", "kernel_size"):
         numbers(ctx, name, getattr(attrs, name), 2, 1)
-    numbers(ctx, "channels", attrs.channels, 1, 0)
-    padding_of(ctx, attrs.padding, 2)
-    check_rank(ctx, data, layout, 0)
     if len(weight.shape) != 3:
         raise ctx.fail(f"weight must have rank 3 (panels, elements of a window, {LANES})", 1)
     ctx.require_dim(1, 2, LANES)
@@ -108,11 +128,8 @@ def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: Conv2DPackAt
         ctx.require_dim(0, layout.index("C"), each)
     else:
         ctx.require_dim(1, 1, dims.mul(inner, height * width))
-    axes = (layout.index("H"), layout.index("W"))
-    found = windows(attrs, tuple(data.shape[a] for a in axes))
-    for axis, window in zip(axes, found, strict=True):
-        require_fits(ctx, 0, axis, window)
-    return TensorType((data.shape[0], *(w.out for w in found), attrs.channels), data.dtype)
+    found = windows(attrs, tuple(data.shape[layout.index(letter)] for letter in "HW"))
+    return image_type(ctx, data, layout, attrs.channels, found)
 
 
 def _reference(inputs: tuple[Array, ...], attrs: Conv2DPackAttrs, result: Type) -> Array:

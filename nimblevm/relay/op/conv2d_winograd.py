@@ -23,27 +23,12 @@ import numpy as np
 from nimblevm.errors import ShapeMismatch
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim
-from nimblevm.relay.op.common import (
-    Array,
-    Attrs,
-    dtype_name,
-    rounded,
-    same_dtype,
-    tensor_of,
-)
-from nimblevm.relay.op.conv2d_pack import LAYOUTS
+from nimblevm.relay.op.common import Array, Attrs, dtype_name, rounded
+from nimblevm.relay.op.conv2d_pack import image_type, operands
 from nimblevm.relay.op.dense_pack import DTYPES, LANES
 from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, register
-from nimblevm.relay.op.windows import (
-    Window,
-    check_rank,
-    layout_of,
-    numbers,
-    padding_of,
-    padding_pairs,
-    require_fits,
-)
-from nimblevm.relay.types import TensorType, Type
+from nimblevm.relay.op.windows import Window, padding_pairs
+from nimblevm.relay.types import Type
 
 TILE, TERMS = 2, 16
 """Outputs along a side of a tile, and products of a tile."""
@@ -83,14 +68,7 @@ def tiles(window: Window) -> Dim:
 
 
 def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: WinogradAttrs) -> Type:
-    data, weight = (tensor_of(ctx, arg_types, index, DTYPES) for index in range(2))
-    same_dtype(ctx, data, weight, 1)
-    layout = layout_of(ctx, "data_layout", attrs.data_layout, "NCHW")
-    if layout not in LAYOUTS:
-        raise ctx.fail(f'data_layout must be "NHWC" or "NCHW", not "{layout}"')
-    numbers(ctx, "channels", attrs.channels, 1, 0)
-    padding_of(ctx, attrs.padding, 2)
-    check_rank(ctx, data, layout, 0)
+    data, weight, layout = operands(ctx, arg_types, attrs)
     if len(weight.shape) != 4:
         raise ctx.fail(f"weight must have rank 4 ({TERMS}, panels, input channels, {LANES})", 1)
     ctx.require_dim(1, 0, TERMS)
@@ -101,11 +79,8 @@ def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: WinogradAttr
         ctx.require_dim(0, layout.index("C"), weight.shape[2])
     else:
         ctx.require_dim(1, 2, inner)
-    axes = (layout.index("H"), layout.index("W"))
-    found = windows(attrs, tuple(data.shape[a] for a in axes))
-    for axis, window in zip(axes, found, strict=True):
-        require_fits(ctx, 0, axis, window)
-    return TensorType((data.shape[0], *(w.out for w in found), attrs.channels), data.dtype)
+    found = windows(attrs, tuple(data.shape[layout.index(letter)] for letter in "HW"))
+    return image_type(ctx, data, layout, attrs.channels, found)
 
 
 def _reference(inputs: tuple[Array, ...], attrs: WinogradAttrs, result: Type) -> Array:
