@@ -41,6 +41,7 @@ from nimblevm.kernels.schedule.index import (
     const,
     folded,
     is_zero,
+    least,
     mentions,
     steps_with,
 )
@@ -252,7 +253,7 @@ class Blocker:
         group = LoopVar(INDEX, nest.columns.var.name + "g")
         one = isinstance(groups, Const) and groups.value == 1
         first = const(0) if one else Binary(INDEX, "mul", group, width)
-        here = _least(TILE_ROW, folded("sub", used, first))
+        here = least(TILE_ROW, folded("sub", used, first))
         body = tuple(self._rows(nest, first, here))
         return list(body) if one else [For(group, groups, body)]
 
@@ -267,7 +268,7 @@ class Blocker:
             return self._tile(nest, tile, const(0), rows, first, here)
         block = LoopVar(INDEX, nest.rows.var.name + "q")
         start = Binary(INDEX, "mul", block, const(ROWS))
-        count = _least(ROWS, folded("sub", rows, start))
+        count = least(ROWS, folded("sub", rows, start))
         blocks = folded("floordiv", folded("add", rows, const(ROWS - 1)), const(ROWS))
         return [For(block, blocks, tuple(self._tile(nest, tile, start, count, first, here)))]
 
@@ -295,13 +296,6 @@ class Blocker:
         after = Rewriter(here_.get).block(nest.after)
         inside = For(lane, here, (total, *after), True, masked=not isinstance(here, Const))
         return [product, For(row, count, (inside,), True)]
-
-
-def _least(limit: int, left: Value) -> Value:
-    """min(limit, left)."""
-    if isinstance(left, Const):
-        return const(min(limit, int(left.value)))
-    return Binary(INDEX, "min", const(limit), left)
 
 
 def _at_most(value: Value, limit: int) -> bool:

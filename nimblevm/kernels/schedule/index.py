@@ -38,6 +38,13 @@ def folded(op: str, lhs: Value, rhs: Value) -> Value:
     return Binary(INDEX, op, lhs, rhs)
 
 
+def least(limit: int, left: Value) -> Value:
+    """min(limit, left)."""
+    if isinstance(left, Const):
+        return const(min(limit, int(left.value)))
+    return Binary(INDEX, "min", const(limit), left)
+
+
 def is_zero(value: Value) -> bool:
     return isinstance(value, Const) and value.value == 0
 
@@ -61,4 +68,4 @@ def steps_with(index: Value, var: LoopVar) -> bool:
     return found == 1
 
 
-__all__ = ["INDEX", "STACK", "const", "folded", "is_zero", "mentions", "steps_with"]
+__all__ = ["INDEX", "STACK", "const", "folded", "is_zero", "least", "mentions", "steps_with"]

@@ -39,7 +39,7 @@ from nimblevm.kernels.loop_ir import (
     Value,
 )
 from nimblevm.kernels.rewrite import Rewriter, all_statements, all_values
-from nimblevm.kernels.schedule.index import INDEX, STACK, const, folded, is_zero, mentions
+from nimblevm.kernels.schedule.index import INDEX, STACK, const, folded, is_zero, least, mentions
 from nimblevm.kernels.variants import Choices, Shape, Variant
 
 ROWS_OF_MANY = 6
@@ -220,7 +220,7 @@ class Paneler:
         groups = -(-panels // MAX_PANELS)
         group = LoopVar(INDEX, "g")
         first_panel = folded("mul", group, const(MAX_PANELS)) if groups > 1 else const(0)
-        here = _least(MAX_PANELS, panels, first_panel)
+        here = _panels_left(panels, first_panel)
         tiles = [self._tile(product.local.dtype, height) for product in nest.products]
         rows = nest.rows
         if rows is None:
@@ -268,7 +268,7 @@ class Paneler:
         if whole:
             at = LoopVar(INDEX, "p")
             lanes = self._lanes(nest, tiles, start, row, panel, at, LANES)
-            inside.append(For(at, _least(MAX_PANELS, whole, panel), (lanes,)))
+            inside.append(For(at, _panels_left(whole, panel), (lanes,)))
         if rest:
             at_end = folded("sub", const(whole), panel)
             lanes = self._lanes(nest, tiles, start, row, panel, at_end, rest)
@@ -366,12 +366,9 @@ def _locals(nest: Nest) -> set[Local]:
     return inside | {product.local for product in nest.products}
 
 
-def _least(limit: int, total: int, first: Value) -> Value:
-    """min(limit, total - first)."""
-    left = folded("sub", const(total), first)
-    if isinstance(left, Const):
-        return const(min(limit, int(left.value)))
-    return Binary(INDEX, "min", const(limit), left)
+def _panels_left(total: int, first: Value) -> Value:
+    """How many panels of `total` a group takes that begins with panel `first`."""
+    return least(MAX_PANELS, folded("sub", const(total), first))
 
 
 def tile_panels(
