@@ -85,9 +85,9 @@ class ChannelsLast(Rewriter):
             norm = self.norms.get(new.tuple_value)
             if norm is None:
                 return new
-            field = typed(TupleGetItem(norm, new.index, span=new.span), None)
-            assert isinstance(norm.checked_type, TupleType)
-            typed(field, norm.checked_type.fields[new.index])
+            types = type_of(norm)
+            assert isinstance(types, TupleType)
+            field = typed(TupleGetItem(norm, new.index, span=new.span), types.fields[new.index])
             return self.known(field, type_of(new)) if new.index == 0 else field
         if not isinstance(new, Call) or not isinstance(new.op, Op) or not new.args:
             return new

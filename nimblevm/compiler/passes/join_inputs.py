@@ -40,17 +40,18 @@ from nimblevm.relay.types import TensorType, TupleType
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Product:
-    """rows: what is multiplied, side by side. weights: (u, width) of each."""
+    """rows: what is multiplied, side by side. weights: (u, width) of each. dense: a product of as many units."""
 
     rows: tuple[Expr, ...]
     weights: tuple[Constant, ...]
+    dense: Call
 
 
 class _Joiner(Rewriter):
     def __init__(self, flow: Dataflow) -> None:
         super().__init__()
         self.flow = flow
-        self.products: dict[Expr, _Product] = {}  # by the product's old and new nodes
+        self.products: dict[Expr, _Product] = {}  # by the node that it was in the program
         self.wholes: dict[tuple[Expr, ...], Expr] = {}
         self.weights: dict[tuple[Constant, ...], Constant] = {}
 
@@ -71,7 +72,7 @@ class _Joiner(Rewriter):
         if type_.dtype not in FLOATS or weight.data.dtype.name != type_.dtype:
             return
         if self._is_gathered(node.args[0]) and self.flow.is_total(node.args[0]):
-            self.products[node] = _Product((new.args[0],), (weight,))
+            self.products[node] = _Product((new.args[0],), (weight,), node)
 
     def _is_gathered(self, rows: Expr) -> bool:
         call = self.flow.resolve(rows)
@@ -97,12 +98,9 @@ class _Joiner(Rewriter):
         if any(len(self.flow.readers(p)) != 1 for p in parts):
             return new
         rows, weights = left.rows + right.rows, left.weights + right.weights
-        product = op_call(
-            "nn.dense", (self._whole(rows), self._weight(weights)), type_of(node),
-            **_attributes(parts),
-        )  # fmt: skip
-        object.__setattr__(product, "span", node.span)
-        self.products[node] = _Product(rows, weights)
+        dense, operands = left.dense, (self._whole(rows), self._weight(weights))
+        product = typed(Call(dense.op, operands, dense.attrs, span=node.span), type_of(node))
+        self.products[node] = _Product(rows, weights, dense)
         return product
 
     def _whole(self, rows: tuple[Expr, ...]) -> Expr:
@@ -123,15 +121,6 @@ class _Joiner(Rewriter):
             type_ = TensorType(joined.shape, joined.dtype.name)
             self.weights[weights] = typed(Constant(np.ascontiguousarray(joined)), type_)
         return self.weights[weights]
-
-
-def _attributes(parts: list[Expr]) -> dict[str, object]:
-    """The attributes of a product of as many units."""
-    first = parts[0]
-    while isinstance(first, Call) and not is_op(first, "nn.dense"):
-        first = first.args[0]
-    attrs = first.attrs if isinstance(first, Call) else None
-    return {"units": attrs.units, "out_dtype": attrs.out_dtype} if attrs is not None else {}
 
 
 def _join(function: Function) -> Function:

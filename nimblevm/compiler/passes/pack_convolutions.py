@@ -104,9 +104,8 @@ def pack_convolutions(mod: IRModule, ctx: PassContext) -> IRModule:
     def pack(function: Function) -> Function:
         if not any(_packable(node) for node in postorder(function.body)):
             return function
-        body = Normalizer(
-            function.body, mod
-        ).run()  # a known value may then be read wherever it is in scope
+        # In this form a known value may be read wherever it is in scope.
+        body = Normalizer(function.body, mod).run()
         return with_body(function, _Packer(made).rewrite(body))
 
     return map_functions(mod, pack)

@@ -94,9 +94,8 @@ class _BlockPlanner:
         self.kernels = kernels
         self.nested = nested
         self.tensors: dict[Var, _Tensor] = {}  # by its own name and by those of its views
-        self.parts: set[Var] = (
-            set()
-        )  # views that start elsewhere than their tensor: never overwritten
+        # Views that may start elsewhere than their tensor: never overwritten.
+        self.parts: set[Var] = set()
 
     def run(self) -> _Plan | None:
         """None if there is nothing to share."""
