@@ -13,12 +13,17 @@ from nimblevm import dtypes
 from nimblevm._ffi import ffi, lib
 from nimblevm.bytecode import serialize as s
 from nimblevm.bytecode.executable import KERNEL_KINDS, SECTION_KINDS, Executable
+from nimblevm.bytecode.records import axis_size
 from nimblevm.bytecode.serialize import FIXED_HEADER_SIZE, FORMAT_VERSION
 from nimblevm.bytecode.weights import WeightInfo
 
-_INFIX = {2: "+", 3: "-", 4: "*"}
-_CALLS = {5: "floordiv", 6: "floormod", 7: "min", 8: "max"}
-_END = 9
+_INFIX = {s.DIM_ADD: "+", s.DIM_SUB: "-", s.DIM_MUL: "*"}
+_CALLS = {
+    s.DIM_FLOORDIV: "floordiv",
+    s.DIM_FLOORMOD: "floormod",
+    s.DIM_MIN: "min",
+    s.DIM_MAX: "max",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,32 +101,16 @@ def tensor_text(dtype: str, dims: Any) -> str:
     return f"{dtype}[{listed}]" if listed else dtype
 
 
-def expression_text(words: Sequence[int], start: int, names: Sequence[str]) -> str:
-    """The postfix program of an axis as infix text."""
-    stack: list[str] = []
-    at = start
-    while at < len(words) and words[at] != _END:
-        op = words[at]
-        at += 1
-        if op <= 1:
-            stack.append(str(words[at]) if op == 0 else names[words[at]])
-            at += 1
-            continue
-        y, x = stack.pop(), stack.pop()
-        stack.append(f"({x} {_INFIX[op]} {y})" if op in _INFIX else f"{_CALLS[op]}({x}, {y})")
-    text = stack[0]
-    return text[1:-1] if text.startswith("(") and words[at - 1] in _INFIX else text
+def _operation_text(op: int, x: str, y: str) -> str:
+    return f"({x} {_INFIX[op]} {y})" if op in _INFIX else f"{_CALLS[op]}({x}, {y})"
 
 
 def axis_text(kernel: s.KernelRecord, axis: s.AxisRecord) -> str:
     """The size of an operand's axis: "4", "?n", "?n + 1"; "?n or 1" for one that may be broadcast."""
     names = [*kernel.dims, *(str(value) for value in kernel.attrs)]
-    if axis.kind == s.AXIS_CONST:
-        text = str(axis.value)
-    elif axis.kind == s.AXIS_DIM:
-        text = names[axis.value]
-    else:
-        text = expression_text(kernel.exprs, axis.value, names)
+    text = axis_size(kernel.exprs, axis, str, names.__getitem__, _operation_text)
+    if axis.kind == s.AXIS_EXPR and text.startswith("("):
+        text = text[1:-1]
     return f"{text} or 1" if axis.broadcast else text
 
 
@@ -200,5 +189,5 @@ def describe(exe: Executable) -> Description:
 
 __all__ = [
     "ConstantDescription", "Description", "KernelDescription", "SectionDescription", "axis_text", "describe",
-    "expression_text", "operand_text", "signature_text", "tensor_text",
+    "operand_text", "signature_text", "tensor_text",
 ]  # fmt: skip

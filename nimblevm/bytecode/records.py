@@ -7,12 +7,14 @@ checks nothing.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import msgpack
 
 from nimblevm.bytecode import serialize as s
+
+T = TypeVar("T")
 
 
 def decode_spans(data: bytes) -> tuple[s.SpanEntry, ...]:
@@ -114,3 +116,27 @@ def program_record(header: bytes, sections: Sequence[Any]) -> s.ProgramRecord:
         weights=tuple(s.WeightRecord(n, t, tuple(d), digest) for n, t, d, digest in h["weights"]),
         weights_file=h["weights_file"],
     )
+
+
+def axis_size(
+    exprs: Sequence[int],
+    axis: s.AxisRecord,
+    constant: Callable[[int], T],
+    dim: Callable[[int], T],
+    operation: Callable[[int, T, T], T],
+) -> T:
+    """The size of a kernel operand's axis, made of constants, dims (by index) and operations (DIM_ADD ... DIM_MAX)."""
+    if axis.kind != s.AXIS_EXPR:
+        return (constant if axis.kind == s.AXIS_CONST else dim)(axis.value)
+    stack: list[T] = []
+    at = axis.value
+    while exprs[at] != s.DIM_END:
+        op = exprs[at]
+        if op in (s.DIM_CONST, s.DIM_REF):
+            stack.append((constant if op == s.DIM_CONST else dim)(exprs[at + 1]))
+            at += 2
+            continue
+        y, x = stack.pop(), stack.pop()
+        stack.append(operation(op, x, y))
+        at += 1
+    return stack[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from nimblevm import dtypes
 from nimblevm.bytecode import serialize as s
 from nimblevm.bytecode.describe import signature_text
+from nimblevm.bytecode.records import axis_size
 
 _ROLES = ("in", "out", "scratch")
 
@@ -18,29 +19,24 @@ def kernel_text(kernel: s.KernelRecord) -> str:
     from nimblevm.kernels.loop_ir_form import deserialize  # noqa: PLC0415
     from nimblevm.kernels.loop_ir_text import to_text  # noqa: PLC0415
 
-    def size(axis: s.AxisRecord) -> ir.Value:
-        if axis.kind == s.AXIS_CONST:
-            return ir.Const("int64", axis.value)
-        if axis.kind == s.AXIS_DIM:
-            return ir.DimRef("int64", axis.value)
-        stack: list[ir.Value] = []
-        at = axis.value
-        while kernel.exprs[at] != len(_OPERATIONS) + 2:
-            op, at = kernel.exprs[at], at + 1
-            if op <= 1:
-                word, at = kernel.exprs[at], at + 1
-                stack.append(ir.DimRef("int64", word) if op else ir.Const("int64", word))
-                continue
-            rhs, lhs = stack.pop(), stack.pop()
-            stack.append(ir.Binary("int64", _OPERATIONS[op - 2], lhs, rhs))
-        return stack[0]
+    def constant(value: int) -> ir.Value:
+        return ir.Const("int64", value)
+
+    def dim(index: int) -> ir.Value:
+        return ir.DimRef("int64", index)
+
+    def operation(op: int, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
+        return ir.Binary("int64", _OPERATIONS[op], lhs, rhs)
 
     counts = [0, 0, 0]
     buffers: list[ir.Buffer] = []
     for operand in kernel.operands:
         name = f"{_ROLES[operand.role]}{counts[operand.role]}"
         counts[operand.role] += 1
-        axes = tuple(ir.Axis(size(axis), axis.broadcast) for axis in operand.axes)
+        axes = tuple(
+            ir.Axis(axis_size(kernel.exprs, axis, constant, dim, operation), axis.broadcast)
+            for axis in operand.axes
+        )
         role = _ROLES[operand.role]
         buffers.append(ir.Buffer(name, dtypes.BY_NUMBER[operand.dtype].name, role, axes))  # type: ignore[arg-type]
     alias = tuple((i, o.alias - 1) for i, o in enumerate(kernel.operands) if o.alias)
@@ -49,7 +45,9 @@ def kernel_text(kernel: s.KernelRecord) -> str:
     return to_text(deserialize(kernel.ir, head))
 
 
-_OPERATIONS = ("add", "sub", "mul", "floordiv", "floormod", "min", "max")
-"""Numbers 2 and up of a dim program; 9 ends it (docs/format.md)."""
+_OPERATIONS = {
+    s.DIM_ADD: "add", s.DIM_SUB: "sub", s.DIM_MUL: "mul", s.DIM_FLOORDIV: "floordiv", s.DIM_FLOORMOD: "floormod",
+    s.DIM_MIN: "min", s.DIM_MAX: "max",
+}  # fmt: skip
 
 __all__ = ["kernel_text"]

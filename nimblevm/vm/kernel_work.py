@@ -22,6 +22,7 @@ from math import prod
 
 from nimblevm import dtypes
 from nimblevm.bytecode import serialize as s
+from nimblevm.bytecode.records import axis_size
 
 _HEADER = struct.Struct("<4s7I")
 _RECORD = struct.Struct("<4B3I")
@@ -264,31 +265,19 @@ def _applied(op: int, x: float, y: float) -> float | None:
 # --- sizes of operands ----------------------------------------------------------------------------
 
 
-def _postfix(words: Sequence[int], start: int, dims: Sequence[int]) -> int:
-    """A dim program of the file (checked at load)."""
-    stack: list[int] = []
-    at = start
-    while at < len(words) and words[at] != 9:
-        op = words[at]
-        at += 1
-        if op in (0, 1):
-            stack.append(words[at] if op == 0 else dims[words[at]])
-            at += 1
-            continue
-        y, x = stack.pop(), stack.pop()
-        stack.append(_DIM_OPS[op](x, y))
-    return stack[0]
-
-
 _DIM_OPS: dict[int, Callable[[int, int], int]] = {
-    2: lambda x, y: x + y,
-    3: lambda x, y: x - y,
-    4: lambda x, y: x * y,
-    5: lambda x, y: x // y if y else 0,
-    6: lambda x, y: x % y if y else 0,
-    7: min,
-    8: max,
+    s.DIM_ADD: lambda x, y: x + y,
+    s.DIM_SUB: lambda x, y: x - y,
+    s.DIM_MUL: lambda x, y: x * y,
+    s.DIM_FLOORDIV: lambda x, y: x // y if y else 0,
+    s.DIM_FLOORMOD: lambda x, y: x % y if y else 0,
+    s.DIM_MIN: min,
+    s.DIM_MAX: max,
 }
+
+
+def _operated(op: int, x: int, y: int) -> int:
+    return _DIM_OPS[op](x, y)
 
 
 def operand_shapes(
@@ -313,12 +302,8 @@ def _shapes(
         for axis in operand.axes:
             if axis.broadcast:
                 shape.append(next(rest))
-            elif axis.kind == s.AXIS_CONST:
-                shape.append(axis.value)
-            elif axis.kind == s.AXIS_DIM:
-                shape.append(dims[axis.value])
             else:
-                shape.append(_postfix(kernel.exprs, axis.value, dims))
+                shape.append(axis_size(kernel.exprs, axis, int, dims.__getitem__, _operated))
         shapes.append(tuple(shape))
     return shapes
 
