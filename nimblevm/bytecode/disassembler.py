@@ -26,7 +26,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
 
 def quote(text: str) -> str:
-    return json.dumps(text)
+    return json.dumps(text).replace("\x7f", "\\u007f")
 
 
 def name_text(sigil: str, name: str) -> str:

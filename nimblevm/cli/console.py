@@ -39,15 +39,27 @@ class Mistake(Exception):
     """Something that the user can put right; the text says what and how. Ends the command with exit code 2."""
 
 
+def plain(text: str) -> str:
+    """Names of a file may hold control characters, which a terminal would obey: `?` stands for each but tabs."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\t" else "?" for c in text)
+
+
+def plain_lines(text: str) -> str:
+    """`plain` for each line."""
+    return "\n".join(map(plain, text.split("\n")))
+
+
 def say(text: str) -> None:
-    """A line of the command's result."""
-    out.print(text, markup=False, highlight=False, soft_wrap=True)
+    """A line of the command's result, or several; control characters are shown as `?`."""
+    out.print(plain_lines(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def complain(kind: str, text: str, style: str = "bold red") -> None:
-    """One paragraph on stderr: `error: text`."""
+    """One paragraph on stderr: `error: text`; control characters are shown as `?`."""
     err.print(f"{kind}:", style=style, end=" ", highlight=False)
-    err.print(text, markup=False, highlight=False, soft_wrap=True)
+    err.print(plain_lines(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def table(
@@ -57,11 +69,11 @@ def table(
     right: Container[int] = (),
     lean: bool = False,
 ) -> None:
-    """A table if it has rows. Cells are plain: rich would take the brackets of types for markup. right: numbers of
-    columns that stand at the right. lean: with fewer lines.
+    """A table if it has rows. Cells are as in say(): rich would take the brackets of types for markup. right:
+    numbers of columns that stand at the right. lean: with fewer lines.
     """
     if rows:
-        heading = Text(title, "bold") if title else None
+        heading = Text(plain_lines(title), "bold") if title else None
         made = Table(
             *(
                 Column(name, overflow="fold", justify="right" if i in right else "left")
@@ -72,7 +84,7 @@ def table(
             box=box.SIMPLE_HEAD if lean else box.HEAVY_HEAD,
         )
         for row in rows:
-            made.add_row(*(Text(c) if isinstance(c, str) else c for c in row))
+            made.add_row(*(Text(plain_lines(c)) if isinstance(c, str) else c for c in row))
         out.print(made)
 
 
@@ -118,6 +130,6 @@ def progress_of(what: str) -> Iterator[Report]:
 
 
 __all__ = [
-    "PROGRESS_AFTER", "ExecutableFile", "Mistake", "Report", "complain", "err", "out", "progress_of",
-    "read_text", "say", "table",
+    "PROGRESS_AFTER", "ExecutableFile", "Mistake", "Report", "complain", "err", "out", "plain", "plain_lines",
+    "progress_of", "read_text", "say", "table",
 ]  # fmt: skip

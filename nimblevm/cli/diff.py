@@ -15,8 +15,7 @@ from rich.text import Text
 import nimblevm as nvm
 from nimblevm.bytecode.compare import Differences, compare
 from nimblevm.cli import console
-from nimblevm.cli.console import say
-from nimblevm.cli.disasm import plain
+from nimblevm.cli.console import plain, say
 from nimblevm.cli.kernel_text import kernel_text
 
 _STYLES = {"-": "red", "+": "green", "@": "cyan"}

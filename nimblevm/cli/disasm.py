@@ -12,7 +12,7 @@ import nimblevm as nvm
 from nimblevm.bytecode.disassembler import code_lines
 from nimblevm.bytecode.serialize import FunctionRecord, ProgramRecord
 from nimblevm.bytecode.types import FunctionInfo
-from nimblevm.cli.console import ExecutableFile, Mistake, say
+from nimblevm.cli.console import ExecutableFile, Mistake, plain, say
 from nimblevm.cli.kernel_text import kernel_text
 from nimblevm.cli.sources import find_sources
 
@@ -78,11 +78,6 @@ def _chosen(asked: list[str] | None, known: list[str], what: str, sigil: str) ->
     return names
 
 
-def plain(text: str) -> str:
-    """Names of a file may hold control characters, which a terminal would obey."""
-    return "".join(c if c.isprintable() else "?" for c in text)
-
-
 def _function(
     program: ProgramRecord,
     record: FunctionRecord,
@@ -108,4 +103,4 @@ def _place(source: str, line: int, lines_of: Mapping[str, Sequence[str]]) -> str
     return f"  {source}:{line}" + (f"  {text}" if text else "")
 
 
-__all__ = ["disasm", "plain"]
+__all__ = ["disasm"]

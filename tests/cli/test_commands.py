@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,9 @@ from rich.console import Console
 
 import nimblevm as nvm
 from nimblevm.bytecode.describe import describe
+from nimblevm.bytecode.serialize import serialize
 from nimblevm.cli import console
-from nimblevm.cli.disasm import plain
+from nimblevm.cli.console import plain
 from tests.cli.conftest import Cli
 
 
@@ -235,3 +237,38 @@ def test_compile_reports_stages() -> None:
     assert {total for _, _, total in seen} == {seen[-1][1] + 1}
     assert "fuse_ops" in [name for name, _, _ in seen]
     assert np.all(np.diff([done for _, done, _ in seen]) >= 0)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("disasm", "--kernels"), ("disasm", "--assembler"), ("inspect", "--all"), ("profile", "x.npy", "--limits", "none"),
+        ("diff", "model.nvm", "--kernels"), ("run", "bad.npy"), ("run", "x.npy", "--function", "\x1b[2J"),
+    ],
+)  # fmt: skip
+def test_names_of_a_file_give_the_terminal_no_orders(
+    folder: Path, cli: Cli, command: tuple[str, ...]
+) -> None:
+    """Of kernels, parameters, dims, sources and whoever made the file."""
+    bad = "a\x1b[31m\x07b\x7f\u202e\r"
+    source = '#[version = "0.0.5"]\ndef @main(%x: Tensor[(?n, 4), float32]) { exp(%x) }'
+    record = nvm.compile(nvm.relay.parse(source), native=False).program_record()
+    (function,) = record.functions
+    hostile = replace(
+        record,
+        kernels=tuple(replace(k, name=bad) for k in record.kernels),
+        sources=tuple(bad for _ in record.sources),
+        functions=(
+            replace(
+                function,
+                params=tuple(replace(p, name=bad) for p in function.params),
+                dims=tuple(replace(d, name=bad) for d in function.dims),
+            ),
+        ),
+        producer={"nimblevm": bad},
+    )
+    Path("hostile.nvm").write_bytes(serialize(hostile))
+    done = cli(command[0], "hostile.nvm", *command[1:])
+    for text in (done.out, done.err):
+        assert not set(text) & set("\x1b\x07\x7f\u202e\r"), text
+    assert done.out or done.err
