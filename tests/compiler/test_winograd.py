@@ -97,3 +97,19 @@ def test_native_off() -> None:
     want = np.maximum(conv2d(x, _weight(32, 32).data, 1), 0)
     got = nvm.VirtualMachine(nvm.load(blob, native=False)).run(x).numpy()
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_an_infinite_element_stays_in_its_windows() -> None:
+    """Sums that it meets are infinite or NaN, all others what they were."""
+    exe = _compiled(32, 32, {})
+    assert WINOGRAD in exe.disassemble()
+    vm = nvm.VirtualMachine(exe)
+    x = np.random.default_rng(6).standard_normal((1, 32, 7, 8)).astype("float32")
+    before = vm.run(x).numpy()
+    for y, column in ((0, 0), (3, 4), (4, 3), (6, 7)):
+        changed = x.copy()
+        changed[0, 5, y, column] = np.inf
+        after = vm.run(changed).numpy().copy()
+        meets = np.zeros((7, 8), bool)
+        meets[max(y - 1, 0) : y + 2, max(column - 1, 0) : column + 2] = True
+        np.testing.assert_array_equal(after[..., ~meets], before[..., ~meets])

@@ -124,9 +124,9 @@ def _clauses(walk: Walk, constructors: Sequence[Constructor]) -> list[_Clause]:
             elif kind is FieldKind.TABLE:
                 made.tensors[index] = var
         tensors = {v for v in made.tensors.values() if v is not None}
+        parts = {p.var for p in pattern.patterns if isinstance(p, PatternVar)}
         for let in lets:
             check = let.value
-            parts = {p.var for p in pattern.patterns if isinstance(p, PatternVar)}
             if isinstance(check, Call) and is_part_check(check, parts):
                 checked = check.args[0]
                 if not isinstance(checked, Var) or checked not in tensors:

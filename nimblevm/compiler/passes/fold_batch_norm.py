@@ -5,8 +5,9 @@ after:   nn.conv2d(%x, meta[relay.Constant][1]) + meta[relay.Constant][2]
          with weight[o] * s[o] and beta - mean * s, s = gamma / sqrt(var + epsilon), computed in float64
 
 Also of conv1d and conv3d, and with an nn.bias_add of a constant between the two, whose vector joins the shift. Nothing
-else may read the convolution or other fields of the norm. Results differ from the operators' by rounding, as if the sum
-had been taken in another order.
+else may read the convolution or other fields of the norm, and the new weight and shift must be finite (with a variance
+and epsilon of 0 they are not). Results differ from the operators' by rounding, as if the sum had been taken in another
+order.
 
 Needs: inferred types. Keeps: them. Functions that it changes get A-normal form. Cost: O(n log n) and a copy of the
 weights. Source: TVM's FoldScaleAxis.
@@ -88,8 +89,11 @@ class _Folder(Rewriter):
             return new
         if found.axis != norm.attrs.axis % len(type_.shape) or type_of(found.call) is not type_:
             return new
+        folded = _folded(found, norm, vectors, type_)
+        if folded is None:
+            return new
         self.folded = True
-        return _folded(found, norm, vectors, type_)
+        return folded
 
     def _only_reader(self, expr: Expr) -> Expr | None:
         """The value of an expression that nothing else reads."""
@@ -126,7 +130,10 @@ def _name(expr: Expr | None) -> str:
     return expr.op.name if isinstance(expr, Call) and isinstance(expr.op, Op) else ""
 
 
-def _folded(found: _Convolution, norm: Call, vectors: list[Array], type_: TensorType) -> Expr:
+def _folded(
+    found: _Convolution, norm: Call, vectors: list[Array], type_: TensorType
+) -> Expr | None:
+    """The convolution with the scaled weight, and the shift added; None if these are not finite."""
     gamma, beta, mean, var = (v.astype("float64") for v in vectors)
     with np.errstate(all="ignore"):
         scale = 1 / np.sqrt(var + norm.attrs.epsilon)
@@ -136,6 +143,9 @@ def _folded(found: _Convolution, norm: Call, vectors: list[Array], type_: Tensor
         axis = found.call.attrs.kernel_layout.index("O")
         sizes = [-1 if a == axis else 1 for a in range(found.weight.ndim)]
         weight = (found.weight * scale.reshape(sizes)).astype(type_.dtype)
+        shift = shift.astype(type_.dtype)
+    if not (np.isfinite(weight).all() and np.isfinite(shift).all()):
+        return None
     call = typed(
         Call(
             found.call.op,
@@ -146,7 +156,7 @@ def _folded(found: _Convolution, norm: Call, vectors: list[Array], type_: Tensor
         type_,
     )
     shape = (-1, *(1,) * (len(type_.shape) - found.axis - 1))
-    added = Constant(shift.astype(type_.dtype).reshape(shape), span=norm.span)
+    added = Constant(shift.reshape(shape), span=norm.span)
     total = op_call("add", (call, added), type_)
     object.__setattr__(total, "span", norm.span)
     return total

@@ -6,7 +6,7 @@ after:   nn.contrib_conv2d_winograd_pack(%x, meta[relay.Constant][1], padding=[1
 16 products take the place of 36, and the weights take 16 / 9 of the memory. Only with strides and dilation 1, from
 MIN_CHANNELS on (the transforms of data cost as much per channel as some products), and up to MAX_WEIGHTS, above which
 the weights of small images take longer to read than the products that they save. Results differ from those of plain
-sums by two or three times their rounding.
+sums by two or three times their rounding, and are NaN where an infinite element meets the sum.
 
 Needs: inferred types, packed convolutions. Keeps: types. Cost: one walk and a copy of the weights.
 """
