@@ -97,8 +97,10 @@ def static_shape(type_: Type | None) -> tuple[int, ...] | None:
 
 
 def row_width(type_: Type | None) -> int | None:
-    """The elements of a tensor whose axes but the last are of size 1; a scalar has 1."""
+    """The elements of a tensor whose axes but the last are of size 1; a scalar has 1. None for other tensors, and for
+    one without elements: nothing is gained with those, and a 0 in a reshape's newshape would copy an axis.
+    """
     shape = static_shape(type_)
     if shape is None or any(d != 1 for d in shape[:-1]):
         return None
-    return shape[-1] if shape else 1
+    return shape[-1] or None if shape else 1

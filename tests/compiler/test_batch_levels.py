@@ -211,3 +211,18 @@ def @main(%x: Tensor[(?, 3), int64], %i: int64) {{
                     evaluate(mod, [x, np.asarray(index)])
         with pytest.raises(IndexOutOfRange):
             vm.run(np.zeros((0, 3), "int64"), 0)
+
+
+@pytest.mark.parametrize(("inputs", "units"), [(0, 3), (4, 0), (0, 0), (1, 1)])
+def test_rows_of_no_and_of_one_element(inputs: int, units: int) -> None:
+    text = TREE
+    for old, new in (("(1, 4)", (1, inputs)), ("(3, 4)", (units, inputs)), ("(3, 3)", (units, units)), ("(1, 3)", (1, units))):  # fmt: skip
+        text = text.replace(old, str(new))
+    rng = np.random.default_rng(7)
+    mod, w, u = infer_type(nvm.relay.parse(text)), draw(rng, units, inputs), draw(rng, units, units)
+    with nvm.compile(mod, verify=True) as exe, nvm.VirtualMachine(exe) as vm:
+        leaf, node = exe.constructor("Leaf"), exe.constructor("Node")
+        tree = leaf(draw(rng, 1, inputs))
+        for _ in range(3):
+            assert_same(vm.run(tree, w, u), evaluate(mod, [tree, w, u]))
+            tree = node(tree, leaf(draw(rng, 1, inputs)))
