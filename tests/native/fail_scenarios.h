@@ -2,15 +2,10 @@
 #ifndef NVM_FAIL_SCENARIOS_H
 #define NVM_FAIL_SCENARIOS_H
 
+#include "outputs.h"
 #include "programs.h"
 
-enum { MAX_SCENARIOS = 64, MAX_OUTPUTS = 1024 };
-
-/* All numbers of a result. */
-typedef struct outputs {
-  size_t n;
-  double values[MAX_OUTPUTS];
-} outputs;
+enum { MAX_SCENARIOS = 64 };
 
 typedef struct scenario scenario;
 struct scenario {
@@ -29,7 +24,5 @@ struct scenario {
 };
 
 size_t make_scenarios(scenario *scenarios, char **paths, int n_paths);
-/* Equal up to the rounding of other code (machine code may be what could not be had). */
-int same_outputs(const outputs *a, const outputs *b);
 
 #endif

@@ -6,23 +6,18 @@
  * end. Prints the figures; exits 1 if anything was wrong.
  */
 #include <malloc.h>
-#include <math.h>
 #include <pthread.h>
 #include <unistd.h>
 
 #include "../fuzz/arguments.h"
 #include "alloc.h"
 #include "harness.h"
+#include "outputs.h"
 
-enum { THREADS = 8, SALTS = 12, MAX_MODELS = 12, MAX_VALUES = 512, SCRIPT = 48 };
+enum { THREADS = 8, SALTS = 12, MAX_MODELS = 12, SCRIPT = 48 };
 enum fault { NONE, BAD_INPUT, LIMITS, CANCEL, NO_MEMORY, RELOAD, FAULTS };
 static const char *const fault_names[] = {"none",   "wrong arguments", "limits",
                                           "cancel", "no memory",       "reload"};
-
-typedef struct outputs {
-  size_t n;
-  double values[MAX_VALUES];
-} outputs;
 
 typedef struct model {
   const char *path;
@@ -62,39 +57,6 @@ static void complain(const char *what) {
 
 /* --- runs ------------------------------------------------------------------------------------- */
 
-static double element(const nvm_out *out, size_t i) {
-  switch (out->dtype) {
-    case NVM_DTYPE_FLOAT32:
-      return ((const float *)out->data)[i];
-    case NVM_DTYPE_INT64:
-      return (double)((const int64_t *)out->data)[i];
-    case NVM_DTYPE_INT32:
-      return ((const int32_t *)out->data)[i];
-    default:
-      return ((const uint8_t *)out->data)[i];
-  }
-}
-
-static void read_outputs(const nvm_result *result, outputs *out) {
-  out->n = 0;
-  for (size_t i = 0; i < nvm_result_count(result); i++) {
-    const nvm_out *value = &nvm_result_values(result)[i];
-    size_t count = 1;
-    if (value->kind != NVM_OUT_TENSOR) continue;
-    for (uint32_t k = 0; k < value->rank; k++) count *= (size_t)value->shape[k];
-    for (size_t k = 0; k < count && out->n < MAX_VALUES; k++)
-      out->values[out->n++] = element(value, k);
-  }
-}
-
-/* Machine code may be what could not be had, and other code rounds otherwise. */
-static int same(const outputs *a, const outputs *b) {
-  if (a->n != b->n) return 0;
-  for (size_t i = 0; i < a->n; i++)
-    if (!(fabs(a->values[i] - b->values[i]) <= 1e-5 + 1e-4 * fabs(b->values[i]))) return 0;
-  return 1;
-}
-
 static int make_arguments(arguments *a, const model *m, nvm_program *p, uint32_t salt, script *s) {
   static const int32_t ints[] = {3, 1, 2, 5, 0, 4, 1, 1};
   a->program = p;
@@ -133,7 +95,7 @@ static void good_run(worker *w, const model *m, nvm_program *p, nvm_vm *vm) {
     const nvm_status status = invoke(w, m, vm, &got);
     if (status == NVM_OUT_OF_MEMORY) continue;
     if (status != NVM_OK) complain("a good run failed");
-    if (status == NVM_OK && !same(&got, &m->expected[salt])) complain("a result differs");
+    if (status == NVM_OK && !same_outputs(&got, &m->expected[salt])) complain("a result differs");
     atomic_fetch_add(&compared, 1);
     return;
   }
