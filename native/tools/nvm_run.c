@@ -72,13 +72,13 @@ static void stop(int signal_number) {
 
 /* --- options ---------------------------------------------------------------------------------- */
 
-static uint64_t whole(const char *name, const char *text, uint64_t least) {
+static uint64_t whole(const char *name, const char *text, uint64_t least, uint64_t most) {
   char *end;
   errno = 0;
   const unsigned long long value = strtoull(text, &end, 10);
-  if (errno || *end || end == text || *text == '-' || value < least)
-    mistake("%s takes a whole number of at least %llu, got %s", name, (unsigned long long)least,
-            text);
+  if (errno || *end || end == text || *text == '-' || value < least || value > most)
+    mistake("%s takes a whole number of at least %llu and at most %llu, got %s", name,
+            (unsigned long long)least, (unsigned long long)most, text);
   return value;
 }
 
@@ -120,21 +120,21 @@ static void set_value(options *o, const char *name, const char *value) {
   else if (!strcmp(name, "--device"))
     o->vm.device = value;
   else if (!strcmp(name, "--threads"))
-    o->vm.threads = (int32_t)(whole(name, value, 1) & INT32_MAX);
+    o->vm.threads = (int32_t)whole(name, value, 1, INT32_MAX);
   else if (!strcmp(name, "--max-instructions"))
-    limits->instructions = whole(name, value, 1);
+    limits->instructions = whole(name, value, 1, UINT64_MAX);
   else if (!strcmp(name, "--max-bytes"))
-    limits->bytes = whole(name, value, 1);
+    limits->bytes = whole(name, value, 1, UINT64_MAX);
   else if (!strcmp(name, "--max-objects"))
-    limits->objects = whole(name, value, 1);
+    limits->objects = whole(name, value, 1, UINT64_MAX);
   else if (!strcmp(name, "--max-frames"))
-    limits->frames = whole(name, value, 1);
+    limits->frames = whole(name, value, 1, UINT64_MAX);
   else if (!strcmp(name, "--seconds"))
     limits->nanoseconds = nanoseconds(name, value);
   else if (!strcmp(name, "--repeat"))
-    o->repeat = whole(name, value, 1);
+    o->repeat = whole(name, value, 1, UINT32_MAX);
   else if (!strcmp(name, "--seed"))
-    o->seed = whole(name, value, 0);
+    o->seed = whole(name, value, 0, UINT64_MAX);
   else
     mistake("no option %s; nvm-run --help lists them", name);
 }

@@ -2,12 +2,14 @@
  *
  *   number, true, false             rank-0 tensor of the parameter's dtype
  *   [[1, 2], [3, 4]]                tensor of the parameter's dtype; [] takes the sizes that its
- * type has, else 0
- *   {"dtype": "float32", "shape": [0, 4], "data": []}   tensor, said in full; data nested or flat
+ *                                   type has, else 0
+ *   {"dtype": "float32", "shape": [0, 4], "data": []}
+ *                                   tensor, said in full; data nested or flat
  *   {"file": "x.npy"}               tensor from a file
  *   [a, b]                          tuple, a value for each field
- *   {"constructor": "Node", "fields": [a, b]}           ADT value; "Leaf" alone is one without
- * fields [a, b, c]                       also a list: an ADT of Cons and Nil
+ *   {"constructor": "Node", "fields": [a, b]}
+ *                                   ADT value; "Leaf" alone is one without fields
+ *   [a, b, c]                       also a list: an ADT of Cons and Nil
  *
  * Nothing recurses: values may be a million cells deep. */
 #include <math.h>

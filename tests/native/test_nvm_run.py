@@ -168,6 +168,8 @@ BAD = {
     "option": (["--nothing"], "no option --nothing"),
     "value": (["--threads"], "--threads needs a value"),
     "threads": (["--threads", "0"], "at least 1"),
+    "all threads": (["--threads", "4294967297"], "at most 2147483647"),
+    "repeat": (["--repeat", "2305843009213693953"], "at most 4294967295"),
     "constructor": (["-f", "pairs", 'p=[{"constructor": "Pear"}]'], 'Pair has no constructor "Pear"; it has Pair'),
     "fields": (["-f", "pairs", 'p=[{"constructor": "Pair", "fields": [1]}]'], "takes 2 fields, got 1"),
     "inner": (["-f", "pairs", 'p=[{"constructor": "Pair", "fields": [1, [1]]}]'], "parameter %p[0].Pair[1][0]: expected bool, got 1"),
