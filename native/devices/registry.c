@@ -31,7 +31,7 @@ NVM_EXPORT nvm_status nvm_backend_info_get(uint32_t index, nvm_backend_info *out
   *out_info = (nvm_backend_info){.name = vtable->name,
                                  .host_accessible = vtable->host_accessible,
                                  .dl_device_type = (int32_t)vtable->dl_device_type};
-  return NVM_OK;
+  return nvm_ok();
 }
 
 NVM_EXPORT int32_t nvm_cpu_count(void) { return nvm_threads_available(); }

@@ -227,7 +227,7 @@ typedef struct nvm_weight_info {
 
 /* A set of weights: read from a safetensors file (mapped; the file must not change or become
  * shorter while it is in use, or NVM_LOAD_COPY), or put together. Not thread-safe while it is put
- * together. Errors: NVM_INVALID_WEIGHTS, NVM_FILE_ERROR. */
+ * together; then any number of threads may bind it. Errors: NVM_INVALID_WEIGHTS, NVM_FILE_ERROR. */
 nvm_status nvm_weights_open(const char *path, uint32_t flags, nvm_weights **out_weights);
 /* Of an open descriptor, which stays the caller's; `name` is for messages. */
 nvm_status nvm_weights_read(int32_t fd, const char *name, uint32_t flags,
@@ -246,8 +246,8 @@ uint32_t nvm_weights_count(const nvm_weights *weights);
 nvm_status nvm_weights_get(const nvm_weights *weights, uint32_t index, nvm_weight_info *out_info);
 
 /* One owner more, one owner less. */
-void nvm_weights_retain(nvm_weights *weights);
-void nvm_weights_release(nvm_weights *weights); /* NULL ok */
+void nvm_weights_retain(nvm_weights *weights);  /* any thread */
+void nvm_weights_release(nvm_weights *weights); /* any thread; NULL ok */
 
 /* What the program wants, by index. Errors: INVALID_INPUT. */
 uint32_t nvm_program_weight_count(const nvm_program *program);
@@ -522,7 +522,8 @@ typedef struct nvm_profile_row {
 typedef struct nvm_profile {
   uint64_t runs, cycles, nanoseconds;
   uint32_t n_kernels, n_opcodes;
-  const nvm_profile_row *kernels; /* by number in the program; live as long as the VM */
+  const nvm_profile_row *kernels; /* by number in the program; both live until
+                                     nvm_vm_profile_start, or as long as the VM */
   const nvm_profile_row *opcodes; /* by number in the instruction set; a kernel's time is
                                      CallKernel's too */
 } nvm_profile;
@@ -588,8 +589,8 @@ enum {
   NVM_LOG_DEBUG = 4    /* runs, trims, refused sections */
 };
 
-/* Gets one line at a time, without a newline, from any thread. Nothing of the API
- * but nvm_log_level may be called from it. */
+/* Gets one line at a time, without a newline and other control characters, from any thread. Nothing
+ * of the API but nvm_log_level may be called from it. */
 typedef void (*nvm_log_fn)(void *context, int32_t level, const char *message);
 
 /* Tell what is at most of `level` (negative: as it is) to `write` (NULL: stderr). Without a call

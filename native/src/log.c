@@ -94,12 +94,20 @@ NVM_EXPORT int32_t nvm_log_level(void) {
   return atomic_load(&nvm_log_threshold);
 }
 
+/* Files and callers say some of what a message has, names and texts: they write no lines of their
+ * own. */
+static void to_one_line(char *text) {
+  for (; *text; text++)
+    if ((unsigned char)*text < 0x20 || *text == 0x7f) *text = ' ';
+}
+
 void nvm_log_write(int32_t level, const char *format, ...) {
   char message[LINE_BYTES];
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(message, sizeof message, format, arguments);
   va_end(arguments);
+  to_one_line(message);
   pthread_mutex_lock(&sink.lock);
   if (sink.write)
     sink.write(sink.context, level, message);

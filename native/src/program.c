@@ -413,7 +413,7 @@ static nvm_status load(input *in, nvm_program **out_program) {
     return status;
   }
   *out_program = program;
-  return NVM_OK;
+  return nvm_ok();
 }
 
 NVM_EXPORT nvm_status nvm_program_load_signed(const void *data, size_t size, uint32_t flags,
@@ -434,29 +434,28 @@ NVM_EXPORT nvm_status nvm_program_load(const void *data, size_t size, uint32_t f
   return nvm_program_load_signed(data, size, flags, NULL, out_program);
 }
 
+static nvm_status open_input(input *in, const char *path) {
+  struct stat info;
+  in->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait for its writer */
+  if (in->fd < 0 || fstat(in->fd, &info) != 0) {
+    return nvm_fail(NVM_FILE_ERROR, "%s", strerror(errno));
+  }
+  if (!S_ISREG(info.st_mode)) return nvm_fail(NVM_FILE_ERROR, "expected a regular file");
+  in->size = (uint64_t)info.st_size;
+  return NVM_OK;
+}
+
 NVM_EXPORT nvm_status nvm_program_open_signed(const char *path, uint32_t flags,
                                               const nvm_signature_check *check,
                                               nvm_program **out_program) {
+  if (check != NULL) flags |= NVM_LOAD_VERIFY_FULL;
+  input in = {.fd = -1, .flags = flags & ~(uint32_t)NVM_LOAD_BORROW, .check = check};
   *out_program = NULL;
   load_stage = 0;
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  struct stat info;
-  if (fd < 0 || fstat(fd, &info) != 0) {
-    int error = errno;
-    if (fd >= 0) close(fd);
-    return nvm_fail(NVM_FILE_ERROR, "%s: %s", path, strerror(error));
-  }
-  if (!S_ISREG(info.st_mode)) {
-    close(fd);
-    return nvm_fail(NVM_FILE_ERROR, "%s: expected a regular file", path);
-  }
-  if (check != NULL) flags |= NVM_LOAD_VERIFY_FULL;
-  input in = {.fd = fd,
-              .size = (uint64_t)info.st_size,
-              .flags = flags & ~(uint32_t)NVM_LOAD_BORROW,
-              .check = check};
-  nvm_status status = load(&in, out_program);
-  close(fd);
+  nvm_log_init();
+  nvm_status status = open_input(&in, path);
+  if (status == NVM_OK) status = load(&in, out_program);
+  if (in.fd >= 0) close(in.fd);
   if (status != NVM_OK) {
     char text[1024];
     snprintf(text, sizeof text, "%s", nvm_last_error()->message);

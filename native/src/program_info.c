@@ -32,7 +32,7 @@ NVM_EXPORT nvm_status nvm_program_function(const nvm_program *program, uint32_t 
                                   .n_words = f->n_words,
                                   .kinds = f->kinds,
                                   .result_kind = f->result_kind};
-  return NVM_OK;
+  return nvm_ok();
 }
 
 NVM_EXPORT nvm_status nvm_program_find(const nvm_program *program, const char *name,
@@ -43,7 +43,7 @@ NVM_EXPORT nvm_status nvm_program_find(const nvm_program *program, const char *n
     int order = strcmp(program->functions[program->by_name[middle]].name, name);
     if (order == 0) {
       *out_index = program->by_name[middle];
-      return NVM_OK;
+      return nvm_ok();
     }
     if (order < 0) {
       low = middle + 1;
@@ -61,7 +61,7 @@ NVM_EXPORT nvm_status nvm_program_param(const nvm_program *program, uint32_t fun
   }
   const nvm_param *param = &program->functions[function].params[index];
   *out_info = (nvm_param_info){.name = param->name, .type = param->type};
-  return NVM_OK;
+  return nvm_ok();
 }
 
 NVM_EXPORT const char *nvm_program_dim(const nvm_program *program, uint32_t function, uint32_t slot,
@@ -134,7 +134,7 @@ NVM_EXPORT nvm_status nvm_program_type_info(const nvm_program *program, uint32_t
       .number = is_adt || t->words[0] == NVM_TYPE_VARIABLE ? (int32_t)t->words[1] : -1,
       .n_parts = has_parts ? t->n_words - first : 0,
       .parts = has_parts ? t->words + first : NULL};
-  return NVM_OK;
+  return nvm_ok();
 }
 
 /* Whether `name` is that of a constructor: "Node", or "Tree.Node". */
@@ -159,7 +159,7 @@ NVM_EXPORT nvm_status nvm_program_find_constructor(const nvm_program *program, c
   }
   if (count == 1) {
     *out_index = found;
-    return NVM_OK;
+    return nvm_ok();
   }
   for (uint32_t i = 1; i < program->n_ctors && used < NAMES_BYTES; i++) {
     const nvm_ctor *ctor = &program->ctors[i];
@@ -234,7 +234,7 @@ NVM_EXPORT nvm_status nvm_program_weight(const nvm_program *program, uint32_t in
                                 .dims = weight->dims,
                                 .size = weight->size,
                                 .digest = weight->digest};
-  return NVM_OK;
+  return nvm_ok();
 }
 
 NVM_EXPORT const char *nvm_program_weights_file(const nvm_program *program) {

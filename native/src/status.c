@@ -41,6 +41,11 @@ void nvm_error_clear(void) {
   r->trace_length = 0;
 }
 
+nvm_status nvm_ok(void) {
+  nvm_error_clear();
+  return NVM_OK;
+}
+
 nvm_status nvm_fail(nvm_status code, const char *format, ...) {
   nvm_error_clear();
   current.error.code = code;

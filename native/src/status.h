@@ -29,6 +29,8 @@ NVM_NODISCARD nvm_status nvm_fail(nvm_status code, const char *format, ...)
 
 /* Forget the thread's error. */
 void nvm_error_clear(void);
+/* NVM_OK and no error on record: how a call of the API ends that did not clear it before. */
+nvm_status nvm_ok(void);
 
 /* Add the place of the error on record. Strings are copied; NULL reads as "". */
 void nvm_error_set_place(const char *function, uint32_t pc, const char *source, uint32_t line,

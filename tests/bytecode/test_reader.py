@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import struct
@@ -350,6 +351,9 @@ def test_executable_face(tmp_path: Path) -> None:
         load(tmp_path / "none.nvm")
     with pytest.raises(FileError, match="regular file"):
         load(tmp_path)
+    os.mkfifo(tmp_path / "pipe")  # opening it would wait for who writes
+    with pytest.raises(FileError, match="regular file"):
+        load(tmp_path / "pipe")
     path.write_bytes(DATA[:-1])
     with pytest.raises(InvalidExecutable, match=r"m\.nvm: fixed header: file_size"):
         load(path)

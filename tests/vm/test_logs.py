@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import nimblevm as nvm
+from nimblevm.errors import FileError
 from nimblevm.vm.logs import LEVELS, log_level
 
 TEXT = """#[version = "0.0.5"]
@@ -61,6 +62,21 @@ def test_levels(file: Path) -> None:
     assert any(text.startswith("trim: ") for text in debug)
     counts = [len(found[level]) for level in LEVELS]
     assert counts == sorted(counts)
+
+
+def test_a_name_writes_no_line_of_its_own(tmp_path: Path) -> None:
+    found: list[str] = []
+    nvm.set_log("error", to=lambda level, message: found.append(message))
+    path = tmp_path / "a\nnimblevm error: b\x7f\tc"
+    with pytest.raises(FileError):
+        nvm.load(path)
+    path.write_bytes(b"nothing")
+    with pytest.raises(nvm.InvalidExecutable):
+        nvm.load(path)
+    name = f"{tmp_path}/a nimblevm error: b  c"
+    assert found[0] == f"loading {name} failed: No such file or directory"
+    assert found[1].startswith(f"loading {name} failed: ")
+    assert len(found) == 2
 
 
 def test_the_error_is_still_there(file: Path) -> None:
@@ -115,6 +131,7 @@ def test_a_forked_child_logs(file: Path) -> None:
     code = f"""
 import os, threading, time
 import nimblevm as nvm
+from nimblevm.errors import FileError
 inside, go = threading.Event(), threading.Event()
 def slow(level, message):
     inside.set(); go.wait(10)
