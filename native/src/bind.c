@@ -3,6 +3,7 @@
  * where it is; others are laid out once.
  */
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -190,14 +191,13 @@ done:
   return NVM_OK;
 }
 
-/* Do the elements lie side by side in the weight, in their order? */
+/* Do the elements, of which there are some, lie side by side in the weight, in their order? */
 static int is_plain(const source *s, const nvm_late *late) {
   const int64_t *layout = late->layout, *sizes = layout + NVM_LAYOUT_HEAD,
                 *strides = sizes + late->n_axes, *steps = strides + late->n_axes;
   int64_t compact = 1, last = 0;
   if (s->dtype != s->to_dtype) return 0;
   for (uint32_t i = late->n_axes; i-- > 0;) {
-    if (sizes[i] == 0) return 0;
     if (sizes[i] != 1 && strides[i] != compact) return 0;
     last += (sizes[i] - 1) * steps[i];
     compact *= sizes[i];
@@ -224,7 +224,7 @@ static nvm_status weight_bytes(binder *b, uint32_t index, const nvm_weight_entry
   if (!b->verify) return NVM_OK;
   if (b->copies[index] == NULL) {
     void *copy = NULL;
-    if (b->weights->is_private) {
+    if (entry->is_private) {
       copy = (uint8_t *)(uintptr_t)entry->data;
     } else {
       NVM_TRY(nvm_arena_alloc(b->program->copies, wanted->size, 64, &copy));
@@ -268,10 +268,10 @@ static nvm_status bind_constant(binder *b, uint32_t index) {
               .to_dtype = old->header.extra,
               .size = nvm_dtypes[wanted->dtype].itemsize,
               .to_size = nvm_dtypes[old->header.extra].itemsize};
-  const uint8_t *place = data + (size_t)late->layout[0] * s.size;
+  const uintptr_t place = (uintptr_t)data + (size_t)late->layout[0] * s.size;
   int stays = b->verify || entry->stays;
-  if (is_plain(&s, late) && stays && (uintptr_t)place % s.size == 0) {
-    tensor->data = (char *)(uintptr_t)place; /* NVM_FLAG_READONLY guards it */
+  if (old->bytes > 0 && is_plain(&s, late) && stays && place % s.size == 0) {
+    tensor->data = (char *)place; /* NVM_FLAG_READONLY guards it */
     b->points = 1;
   } else {
     NVM_TRY(nvm_arena_alloc(p->arena, old->bytes, 64, &memory));
@@ -313,7 +313,8 @@ NVM_EXPORT nvm_status nvm_program_bind(nvm_program *program, nvm_weights *weight
   NVM_TRY(check_all(program, weights, flags));
   nvm_program *bound = nvm_calloc(sizeof *bound);
   if (bound == NULL) return nvm_fail(NVM_OUT_OF_MEMORY, "no memory for a program");
-  memcpy(bound, program, sizeof *bound);
+  const size_t count = offsetof(nvm_program, flags); /* which other threads may change meanwhile */
+  memcpy((char *)bound + count, (const char *)program + count, sizeof *bound - count);
   atomic_init(&bound->refcount, 1);
   bound->parent = program;
   bound->bound = weights;
@@ -331,5 +332,5 @@ NVM_EXPORT nvm_status nvm_program_bind(nvm_program *program, nvm_weights *weight
     return status;
   }
   *out_bound = bound;
-  return NVM_OK;
+  return nvm_ok();
 }

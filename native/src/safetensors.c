@@ -263,6 +263,7 @@ static nvm_status read_tensor(reader *r, nvm_weights *weights, const char *name,
   NVM_TRY(nvm_weights_new(weights, &entry));
   entry->name = name;
   entry->stays = 1;
+  entry->is_private = weights->mapping == NULL;
   NVM_TRY(read_fields(r, entry, offsets, &itemsize));
   if (offsets[0] > offsets[1] || (uint64_t)offsets[1] > size) {
     return wrong(r, "data_offsets lie outside of the file");
@@ -305,7 +306,7 @@ static nvm_status check_cover(nvm_weights *weights, const uint8_t *data, size_t 
     return nvm_fail(NVM_INVALID_WEIGHTS, "safetensors: %zu bytes behind the last tensor",
                     (size_t)(data + size - at));
   }
-  nvm_weights_find(weights, ""); /* sorts by name */
+  nvm_weights_sort(weights);
   for (uint32_t i = 1; i < weights->count; i++) {
     if (strcmp(weights->entries[i - 1].name, weights->entries[i].name) == 0) {
       return nvm_fail(NVM_INVALID_WEIGHTS, "safetensors: %s occurs twice",

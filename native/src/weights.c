@@ -27,7 +27,7 @@ NVM_EXPORT nvm_status nvm_weights_create(nvm_weights **out_weights) {
     return status;
   }
   *out_weights = weights;
-  return NVM_OK;
+  return nvm_ok();
 }
 
 NVM_EXPORT void nvm_weights_retain(nvm_weights *weights) {
@@ -54,7 +54,6 @@ nvm_status nvm_weights_new(nvm_weights *weights, nvm_weight_entry **out_entry) {
   }
   *out_entry = &weights->entries[weights->count++];
   **out_entry = (nvm_weight_entry){.name = "", .dtype_name = ""};
-  weights->sorted = 0;
   return NVM_OK;
 }
 
@@ -62,17 +61,14 @@ static int by_name(const void *a, const void *b) {
   return strcmp(((const nvm_weight_entry *)a)->name, ((const nvm_weight_entry *)b)->name);
 }
 
-static void sort(nvm_weights *weights) {
-  if (weights->sorted) return;
+void nvm_weights_sort(nvm_weights *weights) {
   if (weights->count > 0) {
     qsort(weights->entries, weights->count, sizeof *weights->entries, by_name);
   }
-  weights->sorted = 1;
 }
 
-const nvm_weight_entry *nvm_weights_find(nvm_weights *weights, const char *name) {
+const nvm_weight_entry *nvm_weights_find(const nvm_weights *weights, const char *name) {
   const nvm_weight_entry wanted = {.name = name};
-  sort(weights);
   if (weights->count == 0) return NULL;
   return bsearch(&wanted, weights->entries, weights->count, sizeof wanted, by_name);
 }
@@ -100,6 +96,7 @@ NVM_EXPORT nvm_status nvm_weights_add(nvm_weights *weights, const char *name, in
   NVM_TRY(nvm_arena_string(weights->arena, name, strlen(name), &own_name));
   NVM_TRY(nvm_weights_new(weights, &entry));
   if (rank > 0) memcpy(own_dims, dims, rank * sizeof(int64_t));
+  for (; entry > weights->entries && strcmp(entry[-1].name, name) > 0; entry--) *entry = entry[-1];
   *entry = (nvm_weight_entry){.name = own_name,
                               .dtype = dtype,
                               .dtype_name = nvm_dtypes[dtype].name,
@@ -108,7 +105,7 @@ NVM_EXPORT nvm_status nvm_weights_add(nvm_weights *weights, const char *name, in
                               .data = data,
                               .size = (size_t)bytes,
                               .stays = (flags & NVM_LOAD_BORROW) != 0};
-  return NVM_OK;
+  return nvm_ok();
 }
 
 NVM_EXPORT uint32_t nvm_weights_count(const nvm_weights *weights) { return weights->count; }
@@ -126,7 +123,7 @@ NVM_EXPORT nvm_status nvm_weights_get(const nvm_weights *weights, uint32_t index
                                 .dims = entry->dims,
                                 .data = entry->data,
                                 .size = entry->size};
-  return NVM_OK;
+  return nvm_ok();
 }
 
 /* --- files
@@ -147,7 +144,6 @@ static nvm_status take_bytes(nvm_weights *weights, int fd, size_t size, uint32_t
   }
   void *copy = NULL;
   NVM_TRY(nvm_arena_alloc(weights->arena, size, 64, &copy));
-  weights->is_private = 1;
   for (size_t done = 0; done < size;) {
     ssize_t got = pread(fd, (char *)copy + done, size - done, (off_t)done);
     if (got < 0 && errno == EINTR) continue;
@@ -187,7 +183,7 @@ NVM_EXPORT nvm_status nvm_weights_read(int32_t fd, const char *name, uint32_t fl
     return nvm_fail(status, "%s: %s", name, text);
   }
   *out_weights = weights;
-  return NVM_OK;
+  return nvm_ok();
 }
 
 NVM_EXPORT nvm_status nvm_weights_open(const char *path, uint32_t flags,
@@ -202,7 +198,7 @@ NVM_EXPORT nvm_status nvm_weights_open(const char *path, uint32_t flags,
 
 /* Open file by its components, none of which may be "..", empty or a symbolic link. -1: errno. */
 static int open_below(int folder, const char *file) {
-  int at = dup(folder);
+  int at = fcntl(folder, F_DUPFD_CLOEXEC, 0);
   for (const char *rest = file; at >= 0;) {
     char name[256];
     size_t length = strcspn(rest, "/");
@@ -245,5 +241,5 @@ NVM_EXPORT nvm_status nvm_open_below(const char *folder, const char *file, int32
     return nvm_fail(NVM_FILE_ERROR, "%s/%s: expected a regular file", folder, file);
   }
   *out_fd = fd;
-  return NVM_OK;
+  return nvm_ok();
 }

@@ -14,28 +14,31 @@ typedef struct nvm_weight_entry {
   const int64_t *dims;
   const uint8_t *data;
   size_t size;
-  uint8_t stays; /* the bytes live as long as the set: constants may point to them */
+  uint8_t stays;      /* the bytes live as long as the set: constants may point to them */
+  uint8_t is_private; /* nobody else can change the bytes */
 } nvm_weight_entry;
 
 struct nvm_weights {
   atomic_uint refcount;
-  nvm_arena *arena; /* names, dims, copied bytes */
-  nvm_weight_entry *entries;
+  nvm_arena *arena;          /* names, dims, copied bytes */
+  nvm_weight_entry *entries; /* in the order of their names: looking one up changes nothing */
   uint32_t count, room;
-  uint8_t sorted;
-  uint8_t is_private; /* nobody else can change the bytes */
   void *mapping;
   size_t mapping_size;
 };
 
-/* An entry of that name, NULL if there is none. Sorts the set by name at first. */
-const nvm_weight_entry *nvm_weights_find(nvm_weights *weights, const char *name);
+/* An entry of that name, NULL if there is none. */
+const nvm_weight_entry *nvm_weights_find(const nvm_weights *weights, const char *name);
 
-/* Room for one more entry; out_entry: zeroed, to be filled. */
+/* Room for one more entry, behind the others; out_entry: zeroed, to be filled and put in its place.
+ */
 NVM_NODISCARD nvm_status nvm_weights_new(nvm_weights *weights, nvm_weight_entry **out_entry);
 
-/* safetensors.c: fill a set from the bytes of a safetensors file; the entries' data point into
- * them. */
+/* Put all entries in the order of their names. */
+void nvm_weights_sort(nvm_weights *weights);
+
+/* safetensors.c: fill an empty set from the bytes of a safetensors file, which are its mapping or a
+ * copy of its own; the entries' data point into them. */
 NVM_NODISCARD nvm_status nvm_safetensors_read(nvm_weights *weights, const uint8_t *file,
                                               size_t size);
 

@@ -16,6 +16,8 @@ import pytest
 from safetensors.numpy import save_file
 
 import nimblevm as nvm
+from nimblevm import dtypes
+from nimblevm._ffi import check, ffi, lib
 from nimblevm.bytecode.assembler import assemble
 from nimblevm.bytecode.serialize import serialize
 from nimblevm.errors import (
@@ -175,6 +177,60 @@ def test_bound_programs_in_threads(late: nvm.Executable) -> None:
 
 
 # --- what is refused ------------------------------------------------------------------------------
+
+
+def opened(path: Path, flags: int) -> Any:
+    """A set of weights that the C API read from a file."""
+    out = ffi.new("nvm_weights **")
+    check(lib.nvm_weights_open(os.fsencode(path), flags, out))
+    return ffi.gc(out[0], lib.nvm_weights_release)
+
+
+def add(handle: Any, name: str, array: Array, flags: int = 0) -> None:
+    data = ffi.cast("void *", array.ctypes.data)
+    number = dtypes.BY_NAME[array.dtype.name].number
+    check(lib.nvm_weights_add(handle, name.encode(), number, array.ndim, array.shape, data, flags))
+
+
+def names_of(handle: Any) -> list[str]:
+    record = ffi.new("nvm_weight_info *")
+    names = []
+    for index in range(lib.nvm_weights_count(handle)):
+        check(lib.nvm_weights_get(handle, index, record))
+        names.append(ffi.string(record.name).decode())
+    return names
+
+
+@pytest.mark.parametrize("flags", [0, lib.NVM_LOAD_BORROW])
+def test_what_is_added_to_a_verified_file_is_copied(flags: int, tmp_path: Path) -> None:
+    """A file that was read with NVM_LOAD_COPY is private, what is added to the set is not."""
+    save_file({"other": np.zeros(2, np.float32)}, tmp_path / "other.safetensors")
+    handle = opened(tmp_path / "other.safetensors", lib.NVM_LOAD_COPY)
+    mine = np.arange(1, 5, dtype=np.float32)
+    add(handle, "w", mine, flags)
+    exe = nvm.load(layout_program('float32 [4] of "w" [0, 1, 4, 1, 0]'))
+    out = ffi.new("nvm_program **")
+    bind = lib.NVM_BIND_ALLOW_EXTRA | lib.NVM_LOAD_VERIFY_FULL
+    check(lib.nvm_program_bind(exe.handle, handle, bind, out))
+    bound = ffi.gc(out[0], lib.nvm_program_release)
+    mine[:] = 0
+    data = lib.nvm_program_constant(
+        bound, 0, ffi.new("int32_t *"), ffi.new("uint32_t *"), ffi.new("int64_t **")
+    )
+    assert list(ffi.cast("float *", data)[0:4]) == [1, 2, 3, 4]
+
+
+def test_a_set_is_in_the_order_of_names(tmp_path: Path) -> None:
+    """From the start: programs in several threads may look into one set at once."""
+    save_file({n: np.zeros(1, np.float32) for n in "hbe"}, tmp_path / "w.safetensors")
+    handle = opened(tmp_path / "w.safetensors", 0)
+    assert names_of(handle) == ["b", "e", "h"]
+    for n, name in enumerate("gacfi"):
+        add(handle, name, np.zeros(n, np.float32))
+        assert names_of(handle) == sorted("hbe" + "gacfi"[: n + 1])
+    for name in "abi":
+        with pytest.raises(InvalidWeights, match=f"weight {name} occurs twice"):
+            add(handle, name, np.zeros(1, np.float32))
 
 
 def test_a_vm_needs_its_weights(saved: Path, late: nvm.Executable) -> None:
@@ -485,6 +541,7 @@ def test_layouts_that_lead_out_of_the_weight(layout: str) -> None:
         ('float32 [] of "w" [3, 0]', 0),
         ('float32 [1, 1] of "w" [3, 1]', [[4]]),
         ('float32 [0, 3] of "w" [99, 1, 0, 3, 7, 7, 0, 0]', np.zeros((0, 3))),
+        (f'float32 [0, 3] of "w" [{MOST}, 1, 0, 3, {MOST}, 1, 0, {MOST}]', np.zeros((0, 3))),
         ('float32 [2, 1, 2] of "w" [1, 9, 2, 1, 2, 1, 5, 1, 1, 9, 1]', [[[2, 3]], [[3, 4]]]),
     ],
 )

@@ -249,6 +249,35 @@ static void test_names(void) {
          "no constructor is named List.; the executable has List.Nil, List.Cons");
 }
 
+/* The record is that of the last call that can fail, getters too: one that went well clears it. */
+static void test_record(void) {
+  nvm_function_info function;
+  nvm_param_info param;
+  nvm_type_info type;
+  nvm_backend_info backend;
+  nvm_weights *weights = NULL;
+  nvm_weight_info weight;
+  uint32_t found;
+#define CLEARS(call)                                                                \
+  do {                                                                              \
+    CHECK_STATUS(nvm_program_find(&program, "no", &found), NVM_FUNCTION_NOT_FOUND); \
+    CHECK(nvm_last_error()->code == NVM_FUNCTION_NOT_FOUND);                        \
+    CHECK_STATUS(call, NVM_OK);                                                     \
+    CHECK(nvm_last_error()->code == NVM_OK && nvm_last_error()->message[0] == 0);   \
+  } while (0)
+  CLEARS(nvm_program_find(&program, "two", &found));
+  CLEARS(nvm_program_function(&program, two, &function));
+  CLEARS(nvm_program_param(&program, two, 0, &param));
+  CLEARS(nvm_program_type_info(&program, 0, &type));
+  CLEARS(nvm_program_find_constructor(&program, "Nil", &found));
+  CLEARS(nvm_backend_info_get(0, &backend));
+  CLEARS(nvm_weights_create(&weights));
+  CLEARS(nvm_weights_add(weights, "w", NVM_DTYPE_FLOAT32, 1, long_shape, data, 0));
+  CLEARS(nvm_weights_get(weights, 0, &weight));
+#undef CLEARS
+  nvm_weights_release(weights);
+}
+
 /* --- DLPack ----------------------------------------------------------------------------------- */
 
 /* As dlpack.h has it. */
@@ -417,6 +446,7 @@ int main(void) {
   test_moved_into_handle();
   test_lend_and_move();
   test_names();
+  test_record();
   test_dlpack();
   test_texts();
   nvm_vm_stats stats;
