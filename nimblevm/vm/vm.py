@@ -185,7 +185,10 @@ class VirtualMachine:
         return self._call(name, args, named, None, Wants(out, entry.function))
 
     def read(self, handle: Handle) -> Any:
-        """What a handle of this VM holds. Copies tensors."""
+        """What a handle of this VM holds: see Handle.read. Copies tensors.
+
+        Raises InvalidInput for a handle of another VM, ValueMoved for one that was given away, VMBusy, OutOfMemory.
+        """
         if handle.vm is not self:
             raise InvalidInput("the handle belongs to another VirtualMachine")
         result = ffi.new(_RESULT)
