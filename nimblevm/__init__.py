@@ -8,8 +8,8 @@
     out = vm.run(x)
 
 Compile time: relay (the language), compile, dim_report. Run time: load, Executable, VirtualMachine, Limits, Tensor,
-ADTValue, Handle, move, KEEP, Device and devices, profiling, set_log, build_info. Every error is a NimbleError and a
-fitting builtin exception; nimblevm.errors has them all.
+ADTValue, Handle, move, KEEP, Device and devices, profiling, set_log, build_info. Both: external (codegen of one's own).
+Every error is a NimbleError and a fitting builtin exception; nimblevm.errors has them all.
 
 Names are looked up on first use, so that a deployment runtime never loads the compiler.
 """
@@ -20,7 +20,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nimblevm import devices, errors, profiling, relay
+    from nimblevm import devices, errors, external, profiling, relay
     from nimblevm.bytecode.adt import ADTValue
     from nimblevm.bytecode.executable import Executable, load
     from nimblevm.compiler.dim_report import dim_report
@@ -74,6 +74,7 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "devices": ("nimblevm.devices", None),
     "dim_report": ("nimblevm.compiler.dim_report", "dim_report"),
     "errors": ("nimblevm.errors", None),
+    "external": ("nimblevm.external", None),
     "load": ("nimblevm.bytecode.executable", "load"),
     "move": ("nimblevm.vm.tensor", "move"),
     "profiling": ("nimblevm.profiling", None),
@@ -86,7 +87,7 @@ __all__ = [
     "ADTValue", "Cancelled", "Device", "Executable", "Handle", "InvalidExecutable", "InvalidInput",
     "InvalidWeights", "KEEP", "LimitExceeded", "Limits", "NimbleError", "SignatureError", "Tensor", "VMBusy",
     "ValueMoved", "VirtualMachine", "WeightsMismatch", "WeightsNotBound", "__version__", "build_info", "compile",
-    "devices", "dim_report", "errors", "load", "move", "profiling", "relay", "set_log", "tune",
+    "devices", "dim_report", "errors", "external", "load", "move", "profiling", "relay", "set_log", "tune",
 ]  # fmt: skip
 
 

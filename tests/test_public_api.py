@@ -17,7 +17,7 @@ from nimblevm.driver import VERSION
 
 NAMES = """ADTValue Cancelled Device Executable Handle InvalidExecutable InvalidInput InvalidWeights KEEP LimitExceeded
 Limits NimbleError SignatureError Tensor VMBusy ValueMoved VirtualMachine WeightsMismatch WeightsNotBound
-build_info compile devices dim_report errors load move profiling relay set_log tune""".split()
+build_info compile devices dim_report errors external load move profiling relay set_log tune""".split()
 PROJECT = Path(__file__).parent.parent / "pyproject.toml"
 
 
