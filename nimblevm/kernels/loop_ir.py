@@ -256,6 +256,13 @@ class PackPanels(Statement):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Barrier(Statement):
+    """All threads of a group wait for each other here, and see what the others have stored. Made by schedule/grid.py,
+    never stored in files. A group reaches it with all of its threads or with none.
+    """
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Axis:
     """The size of one axis of an operand, int64 of Const, DimRef, Binary. `broadcast`: the actual size may be 1."""
 
@@ -265,11 +272,14 @@ class Axis:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Buffer:
-    """An operand: compact row-major. Order in Kernel.buffers = inputs, outputs, scratch = order in CallKernel."""
+    """An operand: compact row-major. Order in Kernel.buffers = inputs, outputs, scratch = order in CallKernel.
+
+    A grid's own buffers (schedule/grid.py), of literal sizes, are "shared" by a group's threads or "private" to each.
+    """
 
     name: str
     dtype: str
-    role: Literal["in", "out", "scratch"]
+    role: Literal["in", "out", "scratch", "shared", "private"]
     axes: tuple[Axis, ...]
 
 

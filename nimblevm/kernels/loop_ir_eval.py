@@ -236,8 +236,8 @@ def _widen(x: Scalar) -> Scalar:
     return np.float32(x) if isinstance(x, np.float16) else x
 
 
-class _Run:
-    """The state of one run."""
+class Run:
+    """The state of one run: `vars` by id of the LoopVar."""
 
     def __init__(self, kernel: ir.Kernel, arrays: Sequence[Array], dims: Sequence[int]) -> None:
         self.kernel, self.arrays = kernel, arrays
@@ -344,7 +344,7 @@ def evaluate(kernel: ir.Kernel, arrays: Sequence[Array], dims: Sequence[int]) ->
 
     Shapes and dtypes must fit the kernel. Raises KernelFault where the kernel faults.
     """
-    run = _Run(kernel, arrays, dims)
+    run = Run(kernel, arrays, dims)
     with np.errstate(all="ignore"):
         run.run()
     return run.out_dims

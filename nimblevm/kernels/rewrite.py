@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from nimblevm.kernels.loop_ir import (
     Accumulate,
+    Barrier,
     Binary,
     Cast,
     CheckIndex,
@@ -81,6 +82,8 @@ def values_of(statement: Statement) -> tuple[Value, ...]:
             return (value,)
         case If(cond=cond):
             return (cond,)
+        case Barrier():
+            return ()
         case PackPanels():
             both = (statement.target, statement.source)
             return (*both, statement.panel, statement.row, statement.count, statement.depth)
@@ -171,6 +174,8 @@ class Rewriter:
                 return If(self.value(cond), self.block(then), self.block(otherwise))
             case SetDim(index=index, value=value):
                 return SetDim(index, self.value(value))
+            case Barrier():
+                return statement
         raise TypeError(f"unknown statement {type(statement).__name__}")
 
     def _local(self, local: Local) -> Local:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -136,7 +136,11 @@ class Interpreted:
         return next(row.number for row in STATUSES if row.name == name)
 
 
-Runner = Library | Evaluated | Interpreted
+class Runner(Protocol):
+    """What runs kernels on arrays: Library and others with its face."""
+
+    def call(self, index: int, buffers: Sequence[np.ndarray], numbers: Sequence[int]) -> int: ...
+
 
 
 def size_of(value: Value, numbers: Sequence[int]) -> int:
@@ -148,6 +152,8 @@ def size_of(value: Value, numbers: Sequence[int]) -> int:
             return numbers[index]
         case Binary(op=op, lhs=lhs, rhs=rhs):
             a, b = size_of(lhs, numbers), size_of(rhs, numbers)
+            if op in ("floordiv", "floormod"):
+                return a // b if op == "floordiv" else a % b
             return {"add": a + b, "sub": a - b, "mul": a * b, "min": min(a, b), "max": max(a, b)}[
                 op
             ]

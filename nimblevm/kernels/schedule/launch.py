@@ -1,0 +1,143 @@
+"""One launch of a grid: what the threads of a GPU run, as loop IR over the ids of group and thread.
+
+A kernel is one or several launches that run in order. Each thread of each group runs the launch's body with `group`
+and `thread` bound to its ids. Buffers behind the kernel's own are arrays of literal size: role "shared" is one a group,
+role "private" one a thread; their elements start with any value. A launch with a 0 in its grid is skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from nimblevm import dtypes
+from nimblevm.kernels.facts import may_fail
+from nimblevm.kernels.loop_ir import (
+    Accumulate,
+    Axis,
+    Barrier,
+    Buffer,
+    DimRef,
+    Kernel,
+    Load,
+    Local,
+    LoopVar,
+    SetLocal,
+    Statement,
+    Store,
+    Value,
+)
+from nimblevm.kernels.rewrite import all_statements, all_values, values_of
+from nimblevm.kernels.schedule.index import INDEX, const
+
+GRID = tuple[Value, Value, Value]
+BLOCK = tuple[int, int, int]
+IDS = tuple[LoopVar, LoopVar, LoopVar]
+
+MAX_THREADS = 256
+"""Threads of a group: what every OpenCL and CUDA device takes."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Launch:
+    """A grid of groups of threads.
+
+    name     of the kernel, then "_" and the launch's number
+    kernel   the Kernel it is of: its dims are what DimRefs count
+    grid     groups along each axis: int64 of Const, DimRef and Binary; schedules use the first axis only
+    block    threads of a group along each axis
+    group    bound to the ids of a thread's group
+    thread   bound to the ids of a thread in its group
+    buffers  the kernel's, then those of the grid
+    """
+
+    name: str
+    kernel: Kernel
+    grid: GRID
+    block: BLOCK
+    group: IDS
+    thread: IDS
+    buffers: tuple[Buffer, ...]
+    body: tuple[Statement, ...]
+
+    def operands(self) -> tuple[int, ...]:
+        """Numbers of the kernel's buffers that the body reads or writes, in order."""
+        found: set[int] = set()
+        for statement in all_statements(self.body):
+            if isinstance(statement, Store):
+                found.add(statement.buffer)
+        for value in self.values():
+            if isinstance(value, Load):
+                found.add(value.buffer)
+        return tuple(sorted(n for n in found if n < len(self.kernel.buffers)))
+
+    def values(self) -> tuple[Value, ...]:
+        """Every value of the body once."""
+        seen: set[Value] = set()
+        return tuple(
+            value for s in all_statements(self.body) for value in all_values(values_of(s), seen)
+        )
+
+    def pitches(self) -> dict[tuple[int, int], int]:
+        """(buffer, axis) of each broadcast axis -> its place among the dims of a call."""
+        found: dict[tuple[int, int], int] = {}
+        for number, buffer in enumerate(self.kernel.buffers):
+            for axis, size in enumerate(buffer.axes):
+                if size.broadcast:
+                    found[number, axis] = len(self.kernel.dims) + len(found)
+        return found
+
+    def dims(self) -> tuple[int, ...]:
+        """Places among [in-dims][attributes][pitches] that the body or its operands' strides need."""
+        operands = self.operands()
+        sizes = [a.size for n in operands for a in self.kernel.buffers[n].axes]
+        values = [*self.values(), *all_values(sizes)]
+        found = {value.index for value in values if isinstance(value, DimRef)}
+        found |= {place for (number, _), place in self.pitches().items() if number in operands}
+        return tuple(sorted(found))
+
+    def own(self, role: str) -> tuple[int, ...]:
+        """Numbers of the grid's buffers of a role, "shared" or "private"."""
+        return tuple(n for n, b in enumerate(self.buffers) if b.role == role)
+
+    def shared_bytes(self) -> int:
+        """Bytes of the arrays that the threads of a group share."""
+        return sum(_bytes(self.buffers[n]) for n in self.own("shared"))
+
+    def can_fail(self) -> bool:
+        """Whether a thread may report a fault."""
+        return may_fail(replace(self.kernel, body=self.body))
+
+
+def array(name: str, dtype: str, role: str, *sizes: int) -> Buffer:
+    """A buffer of the grid, role "shared" or "private"."""
+    axes = tuple(Axis(const(size)) for size in sizes)
+    return Buffer(name, dtype, "shared" if role == "shared" else "private", axes)
+
+
+def ids(name: str) -> IDS:
+    """Fresh variables for the ids along the three axes."""
+    return LoopVar(INDEX, name + "x"), LoopVar(INDEX, name + "y"), LoopVar(INDEX, name + "z")
+
+
+def locals_of(body: Sequence[Statement]) -> frozenset[Local]:
+    """The locals that statements set or read."""
+    found: set[Local] = set()
+    seen: set[Value] = set()
+    for statement in all_statements(body):
+        if isinstance(statement, SetLocal | Accumulate):
+            found.add(statement.local)
+        for value in all_values(values_of(statement), seen):
+            if isinstance(value, Local):
+                found.add(value)
+    return frozenset(found)
+
+
+def _bytes(buffer: Buffer) -> int:
+    count = dtypes.dtype(buffer.dtype).itemsize
+    for axis in buffer.axes:
+        count *= int(getattr(axis.size, "value", 0))
+    return count
+
+
+__all__ = ["BLOCK", "GRID", "IDS", "MAX_THREADS", "Barrier", "Launch", "array", "ids", "locals_of"]
