@@ -7,12 +7,12 @@ happens once per body and numbering (fast) once per call.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nimblevm import dtypes
 from nimblevm.bytecode import serialize
+from nimblevm.compiler.kernel_key import is_region, region_key, structural_key
 from nimblevm.compiler.op_class import is_int
 from nimblevm.compiler.rewrite import postorder, type_of
 from nimblevm.errors import CompileError
@@ -23,10 +23,10 @@ from nimblevm.kernels.c_rules import calls_c_only
 from nimblevm.kernels.loop_ir_form import serialize as serialize_body
 from nimblevm.kernels.lower import IntParam, LoweredKernel, flat_types, lower_primitive
 from nimblevm.relay import dims
-from nimblevm.relay.dims import Dim, DimExpr, DimVar
-from nimblevm.relay.ir import Call, Constant, Expr, Function, Let, Tuple, TupleGetItem, Var
+from nimblevm.relay.dims import Dim, DimVar
+from nimblevm.relay.ir import Call, Function
 from nimblevm.relay.op.registry import Op
-from nimblevm.relay.types import TensorType, Type, substitute
+from nimblevm.relay.types import TensorType, substitute
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,82 +45,15 @@ class KernelCall:
     views: tuple[tuple[Dim, ...], ...] = ()
 
 
-class _Numbering:
-    """Numbers of DimVars and of other interned things, by first occurrence."""
+@dataclass(frozen=True, slots=True)
+class ExternalCode:
+    """What an external backend made of a kernel: bytes for the runtime of that name. has_ir: the kernel's loop IR
+    computes the same.
+    """
 
-    def __init__(self) -> None:
-        self.dims: dict[DimVar, int] = {}
-
-    def dim(self, dim: Dim) -> object:
-        if isinstance(dim, int):
-            return dim
-        if isinstance(dim, DimVar):
-            return ("d", self.dims.setdefault(dim, len(self.dims)))
-        parts = [self.dim(a) for a in getattr(dim, "args", ())]
-        if getattr(dim, "op", "") in ("add", "mul", "min", "max", "bcast"):
-            # The stored order depends on when variables were made, which is no part of what the
-            # kernel does.
-            parts.sort(key=repr)
-        return (getattr(dim, "op", ""), *parts)
-
-    def type(self, type_: Type) -> object:
-        """Kernels see tensors and tuples of them; types are shallow here."""
-        if isinstance(type_, TensorType):
-            return (type_.dtype, *(self.dim(d) for d in type_.shape))
-        return ("tuple", *(self.type(t) for t in getattr(type_, "fields", ())))
-
-    def attrs(self, attrs: object) -> object:
-        if attrs is None or not dataclasses.is_dataclass(attrs):
-            return repr(attrs)
-        return (
-            type(attrs).__name__,
-            *(self._attr(getattr(attrs, f.name)) for f in dataclasses.fields(attrs)),
-        )
-
-    def _attr(self, value: object) -> object:
-        if isinstance(value, DimExpr):
-            return self.dim(value)
-        if isinstance(value, Type):
-            return self.type(value)
-        if isinstance(value, tuple):
-            return tuple(self._attr(v) for v in value)
-        return repr(value)
-
-
-def structural_key(function: Function) -> tuple[object, tuple[DimVar, ...]]:
-    """A key equal for equal fused functions, and their dim variables in the key's order."""
-    numbers = _Numbering()
-    index: dict[Expr, int] = {}
-    rows: list[object] = []
-    for param in function.params:
-        index[param] = len(index)
-        rows.append(numbers.type(type_of(param)))
-    for node in postorder(function.body):
-        if isinstance(node, Op) or node in index:
-            continue
-        rows.append(_row(node, index, numbers))
-        index[node] = len(index)
-        if isinstance(node, Let):
-            index[node] = index[node.body]
-    return tuple(rows), tuple(numbers.dims)
-
-
-def _row(node: Expr, index: dict[Expr, int], numbers: _Numbering) -> object:
-    match node:
-        case Call(op=Op() as op):
-            operands = tuple(index[a] for a in node.args)
-            return (op.name, operands, numbers.attrs(node.attrs), numbers.type(type_of(node)))
-        case Constant():
-            return ("const", node.data.dtype.name, node.data.shape, node.data.tobytes())
-        case Tuple():
-            return ("tuple", tuple(index[f] for f in node.fields))
-        case TupleGetItem():
-            return ("get", index[node.tuple_value], node.index)
-        case Let():
-            return ("let", index[node.value])
-        case Var():
-            return ("var", node.name_hint)
-    raise CompileError(f"{type(node).__name__} can't be part of a kernel")
+    runtime: str
+    data: bytes
+    has_ir: bool
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -130,6 +63,7 @@ class Entry:
     name: str
     lowered: LoweredKernel
     variables: tuple[DimVar, ...]
+    external: ExternalCode | None = None
 
     @property
     def c_call(self) -> CCall | None:
@@ -140,11 +74,13 @@ class Entry:
 class KernelCache:
     """Lowered kernels by structure, for all passes of one compilation.
 
-    unbox   rank-0 integers among the operands are passed as in-dims, so that no call boxes them
+    unbox    rank-0 integers among the operands are passed as in-dims, so that no call boxes them
+    regions  what became of the regions of external backends, by region_key; None: their backend declined
     """
 
     def __init__(self, unbox: bool = True) -> None:
         self.unbox = unbox
+        self.regions: dict[object, Entry | None] = {}
         self._entries: dict[object, Entry] = {}
         self._names: dict[str, int] = {}
         self._calls: dict[Function, tuple[Entry, KernelCall]] = {}
@@ -156,19 +92,31 @@ class KernelCache:
         known = self._calls.get(function)
         if known is not None:
             return known
+        if is_region(function):
+            return self._find_region(function)
         key, variables = structural_key(function)
         entry = self._entries.get(key)
         if entry is None:
-            name = self._name(function)
+            name = self.new_name(function)
             lowered = lower_primitive(function, name, self.int_params(function))
             entry = self._entries[key] = Entry(name, lowered, variables)
         mapping: dict[DimVar, Dim] = dict(zip(entry.variables, variables, strict=True))
         found = self._calls[function] = (entry, _kernel_call(entry, mapping))
         return found
 
+    def _find_region(self, function: Function) -> tuple[Entry, KernelCall]:
+        key, variables = region_key(function)
+        entry = self.regions.get(key)
+        if entry is None:
+            name = function.attrs["Compiler"]
+            raise CompileError(f"a region of {name} has no code; compile(..., external=[{name!r}])")
+        mapping: dict[DimVar, Dim] = dict(zip(entry.variables, variables, strict=True))
+        found = self._calls[function] = (entry, _kernel_call(entry, mapping))
+        return found
+
     def int_params(self, function: Function) -> frozenset[int]:
         """Positions among the flat parameters that are passed as in-dims."""
-        if not self.unbox or calls_c_only(function):
+        if not self.unbox or is_region(function) or calls_c_only(function):
             return frozenset()
         found: set[int] = set()
         position = 0
@@ -179,13 +127,15 @@ class KernelCache:
             position += len(flat_types(type_))
         return frozenset(found)
 
-    def _name(self, function: Function) -> str:
+    def new_name(self, function: Function, prefix: str = "") -> str:
+        """A name for a kernel, made of its operators, that no other has."""
         ops = [
             n.op.name.split(".")[-1]
             for n in postorder(function.body)
             if isinstance(n, Call) and isinstance(n.op, Op)
         ]
         name = "_".join(ops[:4]) + (f"_{len(ops)}_ops" if len(ops) > 4 else "") or "copy"
+        name = f"{prefix}{name}"
         self._names[name] = number = self._names.get(name, -1) + 1
         return f"{name}_{number}" if number else name
 
@@ -210,8 +160,20 @@ class KernelTable:
         return index, call
 
     def generated(self) -> list[Entry]:
-        """The kernels that are loop IR, not C."""
-        return [e for e in self.entries if e.c_call is None]
+        """The kernels that have loop IR."""
+        return [
+            e
+            for e in self.entries
+            if e.c_call is None and (e.external is None or e.external.has_ir)
+        ]
+
+    def external(self) -> dict[str, dict[int, bytes]]:
+        """The bytes for each runtime: kernel index -> bytes."""
+        found: dict[str, dict[int, bytes]] = {}
+        for index, entry in enumerate(self.entries):
+            if entry.external is not None:
+                found.setdefault(entry.external.runtime, {})[index] = entry.external.data
+        return found
 
     def records(self, native: dict[str, int]) -> list[serialize.KernelRecord]:
         """The kernel table of the file; `native` maps names to places in the native sections'
@@ -294,9 +256,11 @@ def _record(entry: Entry, native: int) -> serialize.KernelRecord:
         )
         for i, b in enumerate(kernel.buffers)
     )
+    has_ir = entry.external is None or entry.external.has_ir
+    kind = serialize.KERNEL_LOOP_IR if has_ir else serialize.KERNEL_EXTERNAL
     return serialize.KernelRecord(
-        entry.name, serialize.KERNEL_LOOP_IR, operands, tuple(exprs), kernel.dims, (), kernel.out_dims,
-        entry.lowered.may_fail, serialize_body(kernel), native,
+        entry.name, kind, operands, tuple(exprs), kernel.dims, (), kernel.out_dims,
+        entry.lowered.may_fail, serialize_body(kernel) if has_ir else b"", native,
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from nimblevm.compiler.passes.manifest_alloc import MANIFEST_ALLOC
 from nimblevm.compiler.passes.name_effects import NAME_EFFECTS
 from nimblevm.compiler.passes.pack_convolutions import PACK_CONVOLUTIONS
 from nimblevm.compiler.passes.pack_weights import PACK_WEIGHTS
+from nimblevm.compiler.passes.partition import PARTITION
 from nimblevm.compiler.passes.plan_memory import PLAN_MEMORY
 from nimblevm.compiler.passes.project_tables import PROJECT_TABLES
 from nimblevm.compiler.passes.shape_functions import SHAPE_FUNCTIONS
@@ -45,6 +46,7 @@ PIPELINE = Sequential(
         DEAD_CODE,
         SHAPE_FUNCTIONS,
         FOLD_BATCH_NORM,
+        PARTITION,
         PACK_CONVOLUTIONS,
         WINOGRAD,
         DEAD_CODE,

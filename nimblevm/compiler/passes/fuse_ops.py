@@ -21,21 +21,16 @@ Needs: ANF, inferred types. Keeps: both. Cost: O(n log n), with the group limit 
 
 from __future__ import annotations
 
-from nimblevm.compiler.block_tree import BlockTree
+from nimblevm.compiler.function_blocks import FunctionBlocks
 from nimblevm.compiler.fusion import BlockGraph, Group
-from nimblevm.compiler.liveness import operand_vars
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import (
     fresh_var,
     is_primitive,
-    let_chain,
     make_lets,
     map_functions,
-    sub_blocks,
     type_of,
     typed,
-    with_body,
-    with_children,
 )
 from nimblevm.kernels.c_rules import calls_c_only
 from nimblevm.relay.ir import (
@@ -47,79 +42,20 @@ from nimblevm.relay.ir import (
     Tuple,
     TupleGetItem,
     Var,
-    children,
     is_known,
 )
 from nimblevm.relay.types import FuncType, TupleType
 
 
-class _Fuser:
+class _Fuser(FunctionBlocks):
     """Fuses the blocks of one function."""
 
     def __init__(self, function: Function, unbox: bool) -> None:
-        self.function = function
+        super().__init__(function)
         self.unbox = unbox
-        self.tree = BlockTree()
-        self.blocks: list[tuple[list[Let], Expr]] = []
-        self.hang: list[int] = []  # block -> index of the item of its parent that it hangs on
-        self.home: dict[Var, int] = {}
-        self.uses: dict[
-            Var, list[tuple[int, bool]]
-        ] = {}  # (index in the home block, in a nested block)
-        self.numbers: dict[Expr, int] = {}
-        self.done: dict[int, Expr] = {}
 
-    def run(self) -> Function:
-        self._scan()
-        for number in range(len(self.blocks)):
-            self._scan_uses(number)
-        for number in reversed(range(len(self.blocks))):
-            lets, tail = self.blocks[number]
-            self.done[number] = _BlockFuser(self, lets, tail).run()
-        return with_body(self.function, self.done[0])
-
-    def _scan(self) -> None:
-        self.blocks.append(let_chain(self.function.body))
-        self.hang.append(-1)
-        number = 0
-        while number < len(self.blocks):
-            lets, tail = self.blocks[number]
-            for index, value in enumerate((*(let.value for let in lets), tail)):
-                nested_blocks = sub_blocks(value)
-                if nested_blocks:
-                    self.numbers[value] = len(self.blocks)
-                for nested in nested_blocks:
-                    self.blocks.append(let_chain(nested))
-                    self.hang.append(index)
-                    self.tree.add(number)
-            for let in lets:
-                self.home[let.var] = number
-            number += 1
-
-    def _scan_uses(self, number: int) -> None:
-        lets, tail = self.blocks[number]
-        depth = self.tree.depth
-        for index, value in enumerate((*(let.value for let in lets), tail)):
-            for var in operand_vars(value):
-                home = self.home.get(var)
-                if home is None:
-                    continue
-                if home == number:
-                    self.uses.setdefault(var, []).append((index, False))
-                else:
-                    outer = self.tree.ancestor(number, depth[home] + 1)
-                    self.uses.setdefault(var, []).append((self.hang[outer], True))
-
-    def nested(self, value: Expr) -> Expr:
-        """A simple expression with its blocks replaced by their new forms, taken in the order of
-        _scan.
-        """
-        roots = sub_blocks(value)
-        if not roots:
-            return value
-        operands = children(value)
-        new = tuple(self.done[self.numbers[value] + i] for i in range(len(roots)))
-        return with_children(value, (*operands[: len(operands) - len(roots)], *new))
+    def block(self, lets: list[Let], tail: Expr) -> Expr:
+        return _BlockFuser(self, lets, tail).run()
 
 
 class _BlockFuser:
@@ -247,7 +183,8 @@ class _GroupBuilder:
         return param
 
 
-def _fuse(function: Function, unbox: bool) -> Function:
+def fuse_function(function: Function, unbox: bool) -> Function:
+    """One function in ANF with its groups."""
     if is_primitive(function) or "Closure" in function.attrs:
         return function
     return _Fuser(function, unbox).run()
@@ -255,7 +192,7 @@ def _fuse(function: Function, unbox: bool) -> Function:
 
 def fuse_ops(mod: IRModule, ctx: PassContext) -> IRModule:
     """See the module's docstring."""
-    return map_functions(mod, lambda function: _fuse(function, ctx.unbox))
+    return map_functions(mod, lambda function: fuse_function(function, ctx.unbox))
 
 
 FUSE_OPS = Pass("fuse_ops", fuse_ops, required=True)

@@ -34,6 +34,7 @@ from nimblevm.compiler.rewrite import (
     is_primitive,
     let_chain,
     make_lets,
+    postorder,
     sub_blocks,
     type_of,
     typed,
@@ -94,6 +95,14 @@ class _Names:
             name = f"{wish}_{n}"
         self.taken.add(name)
         return name
+
+
+def _with_region(value: Expr) -> list[Expr]:
+    """A simple expression, or what is inside of a region that it calls."""
+    function = value.op if isinstance(value, Call) else None
+    if isinstance(function, Function) and is_primitive(function):
+        return postorder(function.body)
+    return [value]
 
 
 class _Lifter:
@@ -176,8 +185,9 @@ class _Lifter:
                     self._use(leaf, local)
                     self._use_dims(type_of(leaf), local)
             self._use_dims(type_of(value), local)
-            for dim in attr_dims(value):
-                self._use_dim(dim, local)
+            for node in _with_region(value):
+                for dim in attr_dims(node):
+                    self._use_dim(dim, local)
         for let in lets:
             self._use_dims(type_of(let.var), local)
 

@@ -235,15 +235,16 @@ class Normalizer:
         return dataclasses.replace(node, clauses=clauses)
 
 
+def anf_function(function: Function, mod: IRModule) -> Function:
+    """One function in ANF; mod: whose types it uses."""
+    if is_primitive(function):
+        return function
+    return with_body(function, Normalizer(function.body, mod).run())
+
+
 def to_anf(mod: IRModule, ctx: PassContext) -> IRModule:
     """See the module's docstring."""
-
-    def normalize(function: Function) -> Function:
-        if is_primitive(function):
-            return function
-        return with_body(function, Normalizer(function.body, mod).run())
-
-    return map_functions(mod, normalize)
+    return map_functions(mod, lambda function: anf_function(function, mod))
 
 
 TO_ANF = Pass("to_anf", to_anf, required=True)
