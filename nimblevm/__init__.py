@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from nimblevm.vm.vm import Limits, VirtualMachine
     from nimblevm.vm.wants import KEEP
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # name -> (module, attribute); attribute None: the module itself
 _PUBLIC: dict[str, tuple[str, str | None]] = {

@@ -7,9 +7,9 @@ column of the span ("" and 0 if none), trace (tuple of lines, one a Relay frame,
 
 from __future__ import annotations
 
-from importlib import metadata
 from typing import Any
 
+import nimblevm
 from nimblevm.errors import NimbleError, status_row
 
 try:
@@ -73,13 +73,10 @@ def check(status: int) -> None:
 
 def _check_version() -> None:
     built = _text(lib.nvm_version())
-    try:
-        installed = metadata.version("nimblevm")
-    except metadata.PackageNotFoundError:  # used from a source tree
-        return
-    if built != installed:
+    if built != nimblevm.__version__:
         raise ImportError(
-            f"nimblevm is {installed} but its C module was built from {built}; reinstall it (pip install -e .)"
+            f"nimblevm is {nimblevm.__version__} but its C module was built from {built}; reinstall it "
+            "(pip install -e .)"
         )
 
 

@@ -45,7 +45,7 @@ from nimblevm.vm.vm import VirtualMachine
 Array = npt.NDArray[Any]
 Progress = Callable[[str, int, int], None]
 """(name of a stage that begins, stages done, all stages)"""
-VERSION = "0.1.0"
+VERSION = "0.2.0"
 
 
 def compile(

@@ -23,12 +23,13 @@ def @main(%x: Tensor[(?n, 8), float32], %w: Tensor[(8, 8), float32]) -> List[Ten
 """
 SCRIPT = """
 import importlib.util, sys, warnings
+from importlib import metadata
 from pathlib import Path
 import numpy as np
 import nimblevm as nvm
 assert "site-packages" in nvm.__file__, nvm.__file__
 assert importlib.util.find_spec("llvmlite") is None
-assert nvm.__version__ == sys.argv[1]
+assert nvm.__version__ == metadata.version("nimblevm") == sys.argv[1]
 with nvm.load("model.nvm", native="require") as exe, nvm.VirtualMachine(exe) as vm:
     np.save("out.npy", vm.run(np.load("x.npy")).fields[0].numpy())
 with warnings.catch_warnings(record=True) as caught:

@@ -58,23 +58,16 @@ static nvm_status cpu_sync(nvm_device *self) {
 }
 
 static nvm_status cpu_launch(nvm_device *self, const nvm_kernel_ctx *ctx, nvm_kernel_fn fn,
-                             void *module, const char *name, void *const *bufs, int64_t *dims) {
+                             const void *code, void *const *bufs, int64_t *dims) {
   (void)self;
-  (void)module;
-  (void)name;
+  (void)code;
   return fn(ctx, bufs, dims);
-}
-
-static int cpu_supports(nvm_device *self, const char *kernel, const nvm_signature *signature) {
-  (void)self;
-  (void)kernel;
-  (void)signature;
-  return 1;
 }
 
 static const nvm_device_vtable vtable = {.api_version = NVM_DEVICE_API_VERSION,
                                          .name = "cpu",
                                          .host_accessible = 1,
+                                         .host_code = 1,
                                          .dl_device_type = 1,
                                          .open = cpu_open,
                                          .close = cpu_close,
@@ -84,8 +77,7 @@ static const nvm_device_vtable vtable = {.api_version = NVM_DEVICE_API_VERSION,
                                          .copy_to_host = cpu_copy_out,
                                          .copy_within = cpu_copy_within,
                                          .sync = cpu_sync,
-                                         .launch = cpu_launch,
-                                         .supports = cpu_supports};
+                                         .launch = cpu_launch};
 
 /* registry.c */
 extern const nvm_device_vtable *const nvm_device_cpu;

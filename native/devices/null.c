@@ -91,11 +91,10 @@ static nvm_status null_sync(nvm_device *device) {
 }
 
 static nvm_status null_launch(nvm_device *device, const nvm_kernel_ctx *ctx, nvm_kernel_fn fn,
-                              void *module, const char *name, void *const *bufs, int64_t *dims) {
+                              const void *code, void *const *bufs, int64_t *dims) {
   (void)ctx;
   (void)fn;
-  (void)module;
-  (void)name;
+  (void)code;
   (void)bufs;
   (void)dims;
   count(&((null_device *)device)->counts->launches);
@@ -105,6 +104,7 @@ static nvm_status null_launch(nvm_device *device, const nvm_kernel_ctx *ctx, nvm
 static const nvm_device_vtable vtable = {.api_version = NVM_DEVICE_API_VERSION,
                                          .name = "null",
                                          .host_accessible = 1,
+                                         .host_code = 1,
                                          .dl_device_type = 1,
                                          .open = null_open,
                                          .close = null_close,

@@ -39,7 +39,7 @@
  * Public are this header and those it includes. nvm_kernel.h, nvm_device.h and nvm_object.h beside
  * it are contracts between parts of the library: not installed, and free to change. While the
  * version is 0.x, structs may grow from one minor version to the next; the shared library's name
- * (libnimblevm.so.0.1) says which version a program was built for.
+ * (libnimblevm.so.0.2) says which version a program was built for.
  */
 #ifndef NVM_API_H
 #define NVM_API_H
@@ -86,9 +86,9 @@ const char *nvm_status_name(nvm_status status);
 /* What a code means, in a few words. */
 const char *nvm_status_text(nvm_status status);
 
-/* The library's version, "0.1.0". */
+/* The library's version, "0.2.0". */
 const char *nvm_version(void);
-/* The version of files that it reads. */
+/* The newest version of files that it reads; it reads all before that too. */
 uint32_t nvm_format_version(void);
 /* How it was built: lines `key=value`: compiler, flags, dispatch, architecture, variant. */
 const char *nvm_build_info(void);
@@ -322,14 +322,16 @@ typedef struct nvm_limits {
 typedef struct nvm_vm_options {
   uint32_t size;      /* sizeof(nvm_vm_options) */
   int32_t threads;    /* the most threads a kernel may use, >= 1 */
-  int32_t ordinal;    /* device ordinal */
-  const char *device; /* name of a backend; NULL: as the file says */
+  int32_t ordinal;    /* device ordinal, of devices but the host */
+  const char *device; /* name of a backend that the file is for; "cpu": the host alone; NULL: the
+                         first of those the file names that can be used here */
   nvm_limits limits;
   int32_t (*poll)(void *context); /* called every few ms during a run, by the thread that runs;
                                      non-zero stops it with NVM_INTERRUPTED */
   void *poll_context;
-  int32_t profile; /* NVM_PROFILE_OFF to _INSTRUCTIONS: what to time; some 15 ns a kernel, 10 an
-                      instruction */
+  int32_t profile;  /* NVM_PROFILE_OFF to _INSTRUCTIONS: what to time; some 15 ns a kernel, 10 an
+                       instruction */
+  int32_t fallback; /* the host serves devices of the file that can't be used here */
 } nvm_vm_options;
 
 /* Errors: INVALID_INPUT, DEVICE_ERROR, OUT_OF_MEMORY. */
@@ -337,6 +339,8 @@ nvm_status nvm_vm_create(nvm_program *program, const nvm_vm_options *options, nv
 void nvm_vm_destroy(nvm_vm *vm); /* NULL ok; not while it runs */
 /* The program that the VM was made for, borrowed. */
 nvm_program *nvm_vm_program(const nvm_vm *vm);
+/* The backend that serves a device index of the program; NULL behind the last. */
+const char *nvm_vm_device(const nvm_vm *vm, uint32_t index);
 /* Replace the limits of later runs. */
 nvm_status nvm_vm_set_limits(nvm_vm *vm, const nvm_limits *limits);
 /* Ask the run under way to stop with NVM_CANCELLED. Any thread, and signal handlers. Forgotten when
@@ -625,6 +629,11 @@ int32_t nvm_program_section_used(const nvm_program *program, uint32_t index, con
                                  const char **out_why);
 /* The msgpack header (docs/format.md) as it was checked: for tools that show or rewrite a file. */
 const void *nvm_program_header(const nvm_program *program, size_t *out_size);
+/* The version of the file's format. */
+uint32_t nvm_program_format_version(const nvm_program *program);
+/* The backends of a device index in order of preference, "opencl,cuda"; index 0 is "cpu". NULL
+ * behind the last. */
+const char *nvm_program_device(const nvm_program *program, uint32_t index);
 /* Value of a producer key, NULL if absent. */
 const char *nvm_program_producer(const nvm_program *program, const char *key);
 

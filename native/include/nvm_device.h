@@ -1,61 +1,111 @@
-/* What a device backend provides: one const vtable. A backend is one C file plus its kernels.
+/* What a device backend provides: one const vtable. A backend is one C file plus its kernels
+ * (docs/device.md).
  *
- * All entries return nvm_status and are synchronous unless they say otherwise. Pointers into device
- * memory are opaque to the host unless `host_accessible` is set. An entry marked (optional) may be
- * NULL; its default is stated.
+ * All entries return nvm_status and are synchronous unless they say otherwise. Queued work of one
+ * device runs in the order in which it was queued. Pointers into device memory are opaque to the
+ * host unless `host_accessible` is set, but the host adds byte offsets to them and compares them.
+ * An entry marked (optional) may be NULL; its default is stated. A device is used by one thread at
+ * a time, not always the same one; `free` alone may be called from any thread at any time. Faults
+ * of a driver are NVM_DEVICE_ERROR with the driver's own text.
  */
 #ifndef NVM_DEVICE_H
 #define NVM_DEVICE_H
 
 #include "nvm_kernel.h"
 
-#define NVM_DEVICE_API_VERSION 1u
+#define NVM_DEVICE_API_VERSION 2u
 
 typedef struct nvm_device nvm_device;
 
+/* Code for a backend: a section of the file (docs/format.md), good until the module is unloaded. */
+typedef struct nvm_device_section {
+  uint32_t kind;      /* 4 device code, 5 external code */
+  const char *target; /* of the section: "opencl", "cuda:sm_70" */
+  const void *code;
+  size_t size;
+} nvm_device_section;
+
 typedef struct nvm_device_vtable {
   uint32_t api_version;    /* NVM_DEVICE_API_VERSION */
-  const char *name;        /* "cpu", "null", ... */
+  const char *name;        /* "cpu", "null", ...; no comma and no colon */
   uint8_t host_accessible; /* memory can be read and written by the host directly */
+  uint8_t host_code;       /* launch runs the host function `fn`; else it needs device code */
   uint32_t dl_device_type; /* DLPack's number */
 
-  /* Open device `ordinal` of this kind. out_device: owned, closed by `close`. */
+  /* Open device `ordinal` of this kind. out_device: owned, closed by `close`. Errors: DEVICE_ERROR
+   * if there is none. */
   nvm_status (*open)(int32_t ordinal, nvm_device **out_device);
   void (*close)(nvm_device *device);
 
   /* size > 0 bytes, aligned to `alignment` (a power of two <= 4096). Errors: NVM_OUT_OF_MEMORY. */
   nvm_status (*alloc)(nvm_device *device, size_t size, size_t alignment, void **out_memory);
+  /* Queued work may still use the memory. */
   void (*free)(nvm_device *device, void *memory, size_t size);
 
-  /* Copies of size bytes; the memories do not overlap. May be queued; `sync` waits. */
+  /* Copies of size bytes; the memories do not overlap. May be queued, but `src` in host memory has
+   * been read on return, and copy_to_host has waited for the bytes. It and `sync` also report what
+   * kernels queued before had to report (see nvm_kernel_fault); the device works on afterwards. */
   nvm_status (*copy_from_host)(nvm_device *device, void *dst, size_t dst_offset, const void *src,
                                size_t size);
   nvm_status (*copy_to_host)(nvm_device *device, void *dst, const void *src, size_t src_offset,
                              size_t size);
   nvm_status (*copy_within)(nvm_device *device, void *dst, size_t dst_offset, const void *src,
                             size_t src_offset, size_t size);
-  /* Wait for all queued work. */
+  /* Wait for all queued work; called at the end of each run too. */
   nvm_status (*sync)(nvm_device *device);
 
-  /* (optional, default NVM_UNSUPPORTED) Load device code; out_module owned, freed by unload_module.
-   */
-  nvm_status (*load_module)(nvm_device *device, const void *code, size_t size, void **out_module);
+  /* (optional, default NVM_UNSUPPORTED) Load code of the file that was made for this backend.
+   * out_module: owned, freed by unload_module. Errors: NVM_UNSUPPORTED (not for this device;
+   * another section may be), NVM_INVALID_EXECUTABLE (malformed), NVM_DEVICE_ERROR. */
+  nvm_status (*load_module)(nvm_device *device, const nvm_device_section *section,
+                            void **out_module);
   void (*unload_module)(nvm_device *device, void *module);
-  /* Run a kernel. fn is the host function (cpu) or NULL; module and name identify device code. May
-   * be queued. */
+  /* (with load_module) The code of kernel `index` of the program, kept by the VM so that a launch
+   * looks nothing up. name and signature live as long as the module; out_code belongs to it.
+   * Errors: NVM_UNSUPPORTED (it has none), others refuse the module. */
+  nvm_status (*find_kernel)(nvm_device *device, void *module, uint32_t index, const char *name,
+                            const nvm_signature *signature, const void **out_code);
+  /* Run a kernel whose operands have been checked. fn: the host function; code: what find_kernel
+   * gave, NULL with host_code. May be queued. */
   nvm_status (*launch)(nvm_device *device, const nvm_kernel_ctx *ctx, nvm_kernel_fn fn,
-                       void *module, const char *name, void *const *bufs, int64_t *dims);
-  /* (optional, default 0) Can this device run that kernel? */
-  int (*supports)(nvm_device *device, const char *kernel, const nvm_signature *signature);
+                       const void *code, void *const *bufs, int64_t *dims);
 } nvm_device_vtable;
 
 struct nvm_device {
   const nvm_device_vtable *vtable; /* first member of every backend's own struct */
 };
 
+/* Record the fault that a kernel reported, as CallKernel does for the host: ctx->fail's arguments.
+ * Returns the status to return. */
+nvm_status nvm_kernel_fault(const char *kernel, nvm_status code, int32_t operand, int64_t index,
+                            int64_t bound);
+
 /* registry.c: the backends built in. NULL if there is none of that name. */
 const nvm_device_vtable *nvm_device_find(const char *name);
 size_t nvm_device_count(void);
 const nvm_device_vtable *nvm_device_at(size_t index);
+
+/* --- external code on the host ---
+ * Sections of kind 5 whose target is no device backend: a runtime makes an instance of each kernel
+ * of them, for one VM. */
+typedef struct nvm_external_runtime {
+  const char *name; /* the section's target; lives as long as the runtime is registered */
+  void *context;    /* handed to create */
+  /* blob: good until the instance is destroyed, as signature is. out_instance: owned. */
+  nvm_status (*create)(void *context, const void *blob, size_t size, const char *kernel,
+                       const nvm_signature *signature, void **out_instance);
+  /* As a kernel (nvm_kernel.h), which the operands have been checked for. */
+  nvm_status (*run)(void *instance, const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+  void (*destroy)(void *instance);
+} nvm_external_runtime;
+
+/* One kernel of a VM. */
+typedef struct nvm_external {
+  const nvm_external_runtime *runtime;
+  void *instance;
+} nvm_external;
+
+/* external.c: NULL if none of that name is registered. */
+const nvm_external_runtime *nvm_external_find(const char *name);
 
 #endif

@@ -55,35 +55,22 @@ static void close_pools(nvm_heap *heap) {
   nvm_free(heap->pools);
 }
 
-nvm_status nvm_heap_create(const char *const *devices, uint32_t n_devices, int32_t ordinal,
-                           nvm_heap **out_heap) {
+nvm_status nvm_heap_create(uint32_t n_devices, nvm_heap **out_heap) {
   nvm_heap *heap = nvm_malloc(sizeof *heap);
-  if (!heap) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for a VM's heap");
+  nvm_pool *pools = nvm_malloc(n_devices * sizeof *pools);
+  if (!heap || !pools) {
+    nvm_free(heap);
+    nvm_free(pools);
+    NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for a VM's heap");
+  }
   memset(heap, 0, sizeof *heap);
+  memset(pools, 0, n_devices * sizeof *pools);
   atomic_init(&heap->outside, 1);
   heap->object_cap = heap->byte_cap = INT64_MAX;
   heap->refs_threshold = 1u << 16;
-  heap->pools = nvm_malloc(n_devices * sizeof *heap->pools);
-  nvm_status status = NVM_OK;
-  if (!heap->pools) {
-    status = nvm_fail(NVM_OUT_OF_MEMORY, "no memory for %u device pools", n_devices);
-  } else {
-    memset(heap->pools, 0, n_devices * sizeof *heap->pools);
-    heap->n_pools = n_devices;
-  }
-  for (uint32_t i = 0; i < heap->n_pools && status == NVM_OK; i++) {
-    const nvm_device_vtable *vtable = nvm_device_find(devices[i]);
-    heap->pools[i].heap = heap;
-    if (!vtable || vtable->api_version != NVM_DEVICE_API_VERSION)
-      status = nvm_fail(NVM_DEVICE_ERROR, "this build has no device backend \"%s\"", devices[i]);
-    else
-      status = vtable->open(i == 0 ? 0 : ordinal, &heap->pools[i].device);
-  }
-  if (status != NVM_OK) {
-    close_pools(heap);
-    nvm_free(heap);
-    return status;
-  }
+  heap->pools = pools;
+  heap->n_pools = n_devices;
+  for (uint32_t i = 0; i < n_devices; i++) pools[i].heap = heap;
   *out_heap = heap;
   return NVM_OK;
 }

@@ -68,7 +68,11 @@ enum { NVM_BLOCK_SHIFT = 6, NVM_CELL_SHIFT = 4, NVM_BLOCK_ALIGNMENT = 64 };
 typedef struct nvm_pool {
   struct nvm_heap *heap;
   nvm_device *device;
-  size_t cached; /* bytes on the free lists */
+  /* By kernel, what its launch is given: device code, or of the host an nvm_external to run in
+   * place of the kernel (vm_devices.c). NULL: all run as host functions. */
+  const void *const *code;
+  void *modules[2]; /* owned: of external code, of device code */
+  size_t cached;    /* bytes on the free lists */
   nvm_storage *free[NVM_SIZE_CLASSES];
 } nvm_pool;
 
@@ -120,9 +124,8 @@ typedef struct nvm_heap {
   void *vm;
 } nvm_heap;
 
-/* out_heap: owned. Opens the devices named (by index); `ordinal` is for those but the host. */
-NVM_NODISCARD nvm_status nvm_heap_create(const char *const *devices, uint32_t n_devices,
-                                         int32_t ordinal, nvm_heap **out_heap);
+/* out_heap: owned. Its pools have no devices yet; those that they get are closed with it. */
+NVM_NODISCARD nvm_status nvm_heap_create(uint32_t n_devices, nvm_heap **out_heap);
 /* The VM's own reference, dropped when it is destroyed. All objects must be dead. */
 void nvm_heap_close(nvm_heap *heap);
 void nvm_heap_retain(nvm_heap *heap);  /* any thread */

@@ -153,6 +153,28 @@ static nvm_status run_ir(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *
   return nvm_kernel_ir_run(kernel->ir, &kernel->signature, ctx, bufs, dims);
 }
 
+static nvm_status run_external(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims) {
+  const nvm_external *external = ((const nvm_call *)ctx)->external;
+  return external->runtime->run(external->instance, ctx, bufs, dims);
+}
+
+/* Where code beside the host function may stand for a kernel. */
+__attribute__((cold)) static nvm_status choose_code(nvm_call *call, const nvm_pool *pool,
+                                                    const nvm_kernel *kernel, nvm_kernel_fn *fn,
+                                                    const void **out_code) {
+  const nvm_device_vtable *vtable = pool->device->vtable;
+  const void *code = pool->code ? pool->code[kernel->number] : NULL;
+  if (!vtable->host_code)
+    *fn = code ? run_ir : NULL; /* not called */
+  else if (code)
+    *fn = run_external;
+  if (!*fn)
+    NVM_FAIL(NVM_UNSUPPORTED, "kernel %s has no code that %s can run", kernel->name, vtable->name);
+  call->external = vtable->host_code ? code : NULL;
+  *out_code = code;
+  return NVM_OK;
+}
+
 void nvm_call_init(nvm_call *call, const nvm_call_host *host, struct nvm_vm *vm, int32_t threads) {
   memset(call, 0, sizeof *call);
   call->ctx = (nvm_kernel_ctx){.abi = NVM_KERNEL_ABI,
@@ -250,27 +272,29 @@ static inline nvm_status check_written(const nvm_kernel *kernel, uint32_t i,
 
 /* --- the call --------------------------------------------------------------------------------- */
 
+nvm_status nvm_kernel_fault(const char *kernel, nvm_status code, int32_t operand, int64_t index,
+                            int64_t bound) {
+  char where[32] = "";
+  if (operand >= 0) snprintf(where, sizeof where, ", operand %d", operand);
+  const long long i = index, size = bound;
+  switch (code) {
+    case NVM_INDEX_OUT_OF_RANGE:
+      return nvm_fail(code, "kernel %s%s: index %lld is outside of an axis of size %lld", kernel,
+                      where, i, size);
+    case NVM_DIVISION_BY_ZERO:
+      return nvm_fail(code, "kernel %s%s: integer division by zero", kernel, where);
+    case NVM_SHAPE_MISMATCH:
+      return nvm_fail(code, "kernel %s%s: expected %lld, got %lld", kernel, where, size, i);
+    default:
+      return nvm_fail(code, "kernel %s%s reported a fault (%lld, %lld)", kernel, where, i, size);
+  }
+}
+
 __attribute__((cold)) static nvm_status report(nvm_call *call, nvm_status status) {
   const char *name = call->kernel->name;
   if (status < NVM_OK || status > NVM_INTERRUPTED) status = NVM_KERNEL_ERROR;
-  if (call->code != NVM_OK) {
-    char operand[32] = "";
-    if (call->operand >= 0) snprintf(operand, sizeof operand, ", operand %d", call->operand);
-    long long index = call->index, bound = call->bound;
-    switch (call->code) {
-      case NVM_INDEX_OUT_OF_RANGE:
-        return nvm_fail(call->code, "kernel %s%s: index %lld is outside of an axis of size %lld",
-                        name, operand, index, bound);
-      case NVM_DIVISION_BY_ZERO:
-        return nvm_fail(call->code, "kernel %s%s: integer division by zero", name, operand);
-      case NVM_SHAPE_MISMATCH:
-        return nvm_fail(call->code, "kernel %s%s: expected %lld, got %lld", name, operand, bound,
-                        index);
-      default:
-        return nvm_fail(call->code, "kernel %s%s reported a fault (%lld, %lld)", name, operand,
-                        index, bound);
-    }
-  }
+  if (call->code != NVM_OK)
+    return nvm_kernel_fault(name, call->code, call->operand, call->index, call->bound);
   if (call->host &&
       (status == NVM_CANCELLED || status == NVM_TIME_LIMIT || status == NVM_INTERRUPTED))
     return call->host->stopped(call->vm, status, name);
@@ -301,17 +325,17 @@ nvm_status nvm_call_kernel(nvm_call *call, const nvm_pool *pools, const nvm_kern
   *out_dims = pitch;
   *out_bytes = bytes;
   nvm_kernel_fn fn = kernel->fn ? kernel->fn : kernel->ir ? run_ir : NULL;
-  if (NVM_UNLIKELY(!fn))
-    NVM_FAIL(NVM_UNSUPPORTED, "kernel %s has no code that this runtime can run", kernel->name);
+  const nvm_pool *pool = &pools[device];
+  const void *code = NULL;
+  if (NVM_UNLIKELY(pool->code || !fn)) NVM_TRY(choose_code(call, pool, kernel, &fn, &code));
   /* Nothing to write and to refuse: loops around an empty axis would turn to no end. */
   if (NVM_UNLIKELY(empty) && empty == sig->n_out && !sig->may_fail && sig->n_out_dims == 0)
     return NVM_OK;
   call->kernel = kernel;
   call->code = NVM_OK;
-  nvm_device *target = pools[device].device;
+  nvm_device *target = pool->device;
   const uint64_t since = NVM_UNLIKELY(call->profiled) ? nvm_cycles() : 0;
-  nvm_status status =
-      target->vtable->launch(target, &call->ctx, fn, NULL, kernel->name, bufs, dims);
+  nvm_status status = target->vtable->launch(target, &call->ctx, fn, code, bufs, dims);
   if (NVM_UNLIKELY(call->profiled)) call->host->kernel_ended(call->vm, kernel, dims, since);
   return NVM_LIKELY(status == NVM_OK) ? NVM_OK : report(call, status);
 }

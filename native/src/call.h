@@ -26,6 +26,7 @@ typedef struct nvm_call {
   struct nvm_vm *vm;
   const nvm_call_host *host; /* NULL: a call outside of a VM */
   const nvm_kernel *kernel;
+  const nvm_external *external; /* external code on the host that runs in place of the kernel */
   int32_t threads;
   int profiled; /* calls are timed */
   /* The first fault reported through ctx->fail. */

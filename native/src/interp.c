@@ -412,7 +412,7 @@ nvm_status INTERPRET(nvm_vm *vm) {
     }
     OP(LoadConst) {
       set_object(heap, &objs[NVM_LoadConst_dst(pc)],
-                 &vm->program->constants[NVM_LoadConst_const(pc)]->header);
+                 &vm->constants[NVM_LoadConst_const(pc)]->header);
       NEXT(LoadConst);
     }
     OP(LoadConsti) {

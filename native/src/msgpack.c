@@ -7,6 +7,7 @@
 void nvm_mp_init(nvm_mp *mp, const uint8_t *data, size_t size) {
   mp->begin = mp->at = data;
   mp->end = data + size;
+  mp->part = "header";
   mp->table = NULL;
   mp->row = 0;
 }
@@ -19,10 +20,10 @@ nvm_status nvm_mp_fail(const nvm_mp *mp, const char *format, ...) {
   va_end(list);
   size_t byte = (size_t)(mp->at - mp->begin);
   if (mp->table == NULL) {
-    return nvm_fail(NVM_INVALID_EXECUTABLE, "header byte %zu: %s", byte, text);
+    return nvm_fail(NVM_INVALID_EXECUTABLE, "%s byte %zu: %s", mp->part, byte, text);
   }
-  return nvm_fail(NVM_INVALID_EXECUTABLE, "header byte %zu, %s[%u]: %s", byte, mp->table, mp->row,
-                  text);
+  return nvm_fail(NVM_INVALID_EXECUTABLE, "%s byte %zu, %s[%u]: %s", mp->part, byte, mp->table,
+                  mp->row, text);
 }
 
 /* What kind of value starts with that byte, for messages. */

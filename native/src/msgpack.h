@@ -13,7 +13,8 @@
 
 typedef struct nvm_mp {
   const uint8_t *begin, *at, *end;
-  const char *table; /* for messages: which table and row is being read */
+  const char *part;  /* for messages: what these bytes are, "header" */
+  const char *table; /* which table and row is being read, or NULL */
   uint32_t row;
 } nvm_mp;
 

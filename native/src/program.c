@@ -138,16 +138,16 @@ static nvm_status read_signature(input *in, nvm_loader *loader, const uint8_t *f
 
 static nvm_status check_version(const uint8_t *fixed) {
   uint32_t version = (uint32_t)little(fixed + 8, 4);
-  if (version == nvm_format_version()) return NVM_OK;
-  if (version < nvm_format_version()) {
+  if (version >= 1 && version <= nvm_format_version()) return NVM_OK;
+  if (version == 0) {
     return nvm_fail(NVM_UNSUPPORTED_VERSION,
-                    "fixed header: the file has format version %u, which was never released; this "
-                    "runtime (nimblevm %s) reads version %u",
-                    version, nvm_version(), nvm_format_version());
+                    "fixed header: the file has format version 0, which was never released; this "
+                    "runtime (nimblevm %s) reads versions 1 to %u",
+                    nvm_version(), nvm_format_version());
   }
   return nvm_fail(NVM_UNSUPPORTED_VERSION,
                   "fixed header: the file has format version %u, which needs nimblevm %u.%u.%u or "
-                  "newer; this runtime (nimblevm %s) reads version %u",
+                  "newer; this runtime (nimblevm %s) reads versions 1 to %u",
                   version, fixed[13], fixed[14], fixed[15], nvm_version(), nvm_format_version());
 }
 
@@ -164,10 +164,11 @@ static nvm_status check_fixed(input *in, nvm_loader *loader, const uint8_t *fixe
     return nvm_fail(NVM_INVALID_EXECUTABLE, "fixed header: flags %u, expected at most %d", flags,
                     FLAG_SIGNED);
   }
-  if (fixed[13] != 0 || fixed[14] != 1 || fixed[15] != 0) {
+  const uint32_t version = loader->program->version = (uint32_t)little(fixed + 8, 4);
+  if (fixed[13] != 0 || fixed[14] != version || fixed[15] != 0) { /* version n came with 0.n.0 */
     return nvm_fail(NVM_INVALID_EXECUTABLE,
-                    "fixed header: nimblevm %u.%u.%u for format version 1, expected 0.1.0",
-                    fixed[13], fixed[14], fixed[15]);
+                    "fixed header: nimblevm %u.%u.%u for format version %u, expected 0.%u.0",
+                    fixed[13], fixed[14], fixed[15], version, version);
   }
   if (file_size != in->size) {
     int cut = (flags & FLAG_SIGNED) != 0 && in->size < file_size &&
@@ -204,7 +205,7 @@ static nvm_status read_header(input *in, nvm_loader *loader, const uint8_t **out
   NVM_TRY(nvm_arena_alloc(loader->arena, (size_t)header_size, ALIGNMENT, &header));
   NVM_TRY(read_input(in, FIXED_HEADER, (size_t)header_size, header));
   NVM_TRY(check_digest(header, (size_t)header_size, fixed + 32, "msgpack header, version",
-                       nvm_format_version()));
+                       loader->program->version));
   uint64_t end = FIXED_HEADER + header_size,
            first = (end + ALIGNMENT - 1) & ~(uint64_t)(ALIGNMENT - 1);
   if (first > in->size) return invalid("the file ends inside the padding of its header");
@@ -329,10 +330,7 @@ static nvm_status bind_kernels(nvm_loader *loader) {
   for (uint32_t i = 0; i < loader->program->n_kernels; i++) {
     nvm_kernel *kernel = &loader->kernels[i];
     const nvm_kernel_row *row = &loader->kernel_rows[i];
-    if (kernel->kind == 2) {
-      return nvm_fail(NVM_INVALID_EXECUTABLE, "kernel %s: this runtime has no external backends",
-                      kernel->name);
-    }
+    if (kernel->kind == 2) continue;
     if (kernel->kind == 1) {
       NVM_TRY(nvm_verify_c_kernel(kernel, &kernel->fn));
       continue;
@@ -381,6 +379,7 @@ static nvm_status load_into(input *in, nvm_loader *loader) {
   NVM_TRY(nvm_read_tables(loader, header, size));
   NVM_TRY(read_sections(in, loader, first));
   NVM_TRY(place_tables(loader));
+  NVM_TRY(nvm_check_code_sections(loader));
   load_stage = 1;
   NVM_TRY(bind_kernels(loader));
   NVM_TRY(nvm_verify_program(loader->program));

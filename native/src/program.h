@@ -71,6 +71,7 @@ typedef struct nvm_kernel {
   const char *name;
   uint8_t kind; /* 0 IR, 1 C, 2 external */
   nvm_signature signature;
+  uint32_t number;         /* its place in the table */
   nvm_kernel_fn fn;        /* host function: machine code or C kernel; NULL: run ir */
   const nvm_kernel_ir *ir; /* checked, NULL for C kernels */
 } nvm_kernel;
@@ -108,6 +109,7 @@ enum {
 struct nvm_program {
   atomic_uint refcount;
   uint32_t flags;
+  uint32_t version;           /* of the file's format */
   struct nvm_program *parent; /* retained: the program that this one binds weights to, or NULL */
   struct nvm_weights *bound;  /* retained: what constants point into, or NULL */
   struct nvm_arena
@@ -127,7 +129,7 @@ struct nvm_program {
   const nvm_kernel *kernels;
   const nvm_note *notes;
   const char *const *sources;
-  const char *const *devices;
+  const char *const *devices; /* by index: backends in order of preference, comma between */
   const nvm_section *sections;
   const uint32_t *by_name; /* indices of the functions in the order of their names */
   const uint8_t *header;   /* the msgpack header, private copy */

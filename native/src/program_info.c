@@ -296,6 +296,14 @@ NVM_EXPORT const void *nvm_program_header(const nvm_program *program, size_t *ou
   return program->header;
 }
 
+NVM_EXPORT uint32_t nvm_program_format_version(const nvm_program *program) {
+  return program->version;
+}
+
+NVM_EXPORT const char *nvm_program_device(const nvm_program *program, uint32_t index) {
+  return index < program->n_devices ? program->devices[index] : NULL;
+}
+
 NVM_EXPORT const char *nvm_program_producer(const nvm_program *program, const char *key) {
   for (const char *const *at = program->producer; at[0] != NULL; at += 2) {
     if (strcmp(at[0], key) == 0) return at[1];

@@ -128,6 +128,12 @@ static nvm_status read_devices(nvm_loader *loader) {
   if (p->n_devices < 1 || p->n_devices > NVM_MAX_DEVICES || strcmp(p->devices[0], "cpu") != 0) {
     return nvm_mp_fail(&loader->mp, "expected 1 .. %d devices, the first \"cpu\"", NVM_MAX_DEVICES);
   }
+  for (uint32_t i = 0; i < p->n_devices && p->version > 1; i++) {
+    const char *name = p->devices[i];
+    nvm_at_row(loader, "devices", i);
+    if (name[0] == 0 || name[0] == ',' || name[strlen(name) - 1] == ',' || strstr(name, ",,"))
+      return nvm_mp_fail(&loader->mp, "expected backend names, commas between, got \"%s\"", name);
+  }
   return NVM_OK;
 }
 

@@ -8,7 +8,7 @@
 #ifndef NVM_VERSION
 #define NVM_VERSION "unknown"
 #endif
-#define NVM_FORMAT_VERSION 1u
+#define NVM_FORMAT_VERSION 2u
 
 enum { MESSAGE_BYTES = 2048, NAME_BYTES = 256, TRACE_BYTES = 8192 };
 

@@ -7,6 +7,7 @@
 #include "args.h"
 #include "frame.h"
 #include "interp.h"
+#include "vm_devices.h"
 
 /* What the pools may keep beyond twice what recent runs needed at once. */
 #define POOL_SLACK     ((size_t)64 << 20)
@@ -128,34 +129,6 @@ static nvm_status poll_copy(void *vm) { return nvm_vm_poll(vm); }
 
 /* --- creation --------------------------------------------------------------------------------- */
 
-/* Which backends serve the device indices of the file. `named` replaces the host's if it can. */
-static nvm_status choose_devices(const nvm_program *program, const char *named,
-                                 const char **devices) {
-  for (uint32_t i = 0; i < program->n_devices; i++) devices[i] = program->devices[i];
-  if (!named || !*named) return NVM_OK;
-  const nvm_device_vtable *vtable = nvm_device_find(named);
-  if (!vtable) NVM_FAIL(NVM_DEVICE_ERROR, "this build has no device backend \"%s\"", named);
-  if (vtable->host_accessible) {
-    devices[0] = named;
-    return NVM_OK;
-  }
-  for (uint32_t i = 0; i < program->n_devices; i++)
-    if (strcmp(devices[i], named) == 0) return NVM_OK;
-  NVM_FAIL(NVM_DEVICE_ERROR, "the executable was not compiled for device \"%s\"", named);
-}
-
-static nvm_status create_heap(nvm_vm *vm, const nvm_vm_options *options) {
-  const nvm_program *program = vm->program;
-  const char **devices = nvm_malloc(program->n_devices * sizeof *devices);
-  if (!devices) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for a VM");
-  nvm_status status = choose_devices(program, options ? options->device : NULL, devices);
-  if (status == NVM_OK)
-    status =
-        nvm_heap_create(devices, program->n_devices, options ? options->ordinal : 0, &vm->heap);
-  nvm_free(devices);
-  return status;
-}
-
 /* Replace the profile; NVM_PROFILE_OFF: none. */
 static nvm_status set_profile(nvm_vm *vm, int32_t level, uint64_t max_events) {
   nvm_profile_state *made = NULL;
@@ -202,7 +175,8 @@ NVM_EXPORT nvm_status nvm_vm_create(nvm_program *program, const nvm_vm_options *
   if (!vm->transfer)
     status = nvm_fail(NVM_OUT_OF_MEMORY, "no memory for a VM");
   else
-    status = create_heap(vm, options);
+    status = nvm_heap_create(program->n_devices, &vm->heap);
+  if (status == NVM_OK) status = nvm_vm_open_devices(vm, options);
   if (status != NVM_OK) {
     nvm_vm_destroy(vm);
     return status;
@@ -236,6 +210,7 @@ NVM_EXPORT void nvm_vm_destroy(nvm_vm *vm) {
     nvm_handles_clear(vm->heap);
     nvm_collect(vm->heap, mark_roots, vm);
     vm->heap->pressure = NULL;
+    nvm_vm_close_devices(vm);
     nvm_heap_close(vm->heap);
   }
   nvm_scratch_free(vm);
@@ -448,6 +423,10 @@ static nvm_status execute(nvm_vm *vm, uint32_t index, const nvm_arg *args, size_
   vm->collectable = 1;
   status = interpret(vm);
   vm->collectable = 0;
+  if (vm->heap->n_pools > 1) { /* what kernels on devices report comes first */
+    const nvm_status late = nvm_vm_sync(vm);
+    if (late != NVM_OK) status = late;
+  }
   if (status != NVM_OK) {
     nvm_frames_report(vm);
     return status;

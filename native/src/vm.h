@@ -23,6 +23,7 @@ typedef struct nvm_scratch {
 struct nvm_vm {
   nvm_program *program; /* retained */
   nvm_heap *heap;
+  nvm_tensor *const *constants; /* the program's, with copies of those that lie on a device */
   atomic_int busy, cancel;
   nvm_limits limits;
   int32_t (*poll)(void *context);

@@ -14,7 +14,7 @@ from nimblevm._ffi import ffi, lib
 from nimblevm.bytecode import serialize as s
 from nimblevm.bytecode.executable import KERNEL_KINDS, SECTION_KINDS, Executable
 from nimblevm.bytecode.records import axis_size
-from nimblevm.bytecode.serialize import FIXED_HEADER_SIZE, FORMAT_VERSION
+from nimblevm.bytecode.serialize import FIXED_HEADER_SIZE
 from nimblevm.bytecode.weights import WeightInfo
 
 _INFIX = {s.DIM_ADD: "+", s.DIM_SUB: "-", s.DIM_MUL: "*"}
@@ -160,7 +160,7 @@ def describe(exe: Executable) -> Description:
     targets = tuple(x.level or x.target for x in sections if x.kind == native)
     end = max((x.offset + x.size for x in sections), default=first)
     return Description(
-        format_version=FORMAT_VERSION,
+        format_version=exe.format_version,
         size=end,
         header_size=header_size,
         producer=dict(program.producer),

@@ -254,6 +254,19 @@ class Executable:
         return dict(program_record(self._header(), []).producer)
 
     @property
+    def format_version(self) -> int:
+        """The version of the file's format (docs/format.md)."""
+        return int(lib.nvm_program_format_version(self.handle))
+
+    @cached_property
+    def devices(self) -> tuple[tuple[str, ...], ...]:
+        """What the program runs on, by device index: backends in order of preference. (("cpu",),): the host alone."""
+        found: list[tuple[str, ...]] = []
+        while name := lib.nvm_program_device(self.handle, len(found)):
+            found.append(tuple(text(name).split(",")))
+        return tuple(found)
+
+    @property
     def warning(self) -> str:
         """Why machine code of the file is not used; "" if it is, or there is none."""
         return text(lib.nvm_program_warning(self.handle))
@@ -318,10 +331,10 @@ class Executable:
             size += -size % ALIGNMENT + len(data)
         signature = self.signature
         if private_key is None and not signature:
-            return [seal(header, size), *pieces]
+            return [seal(header, size, self.format_version), *pieces]
         pieces.append(bytes(-size % ALIGNMENT))
         size += -size % ALIGNMENT + SIGNATURE_SIZE
-        fixed = seal(header, size, signed=True)
+        fixed = seal(header, size, self.format_version, signed=True)
         if private_key is not None:
             signing = _signing()
             signature = signing.block(signing.private_key(private_key), fixed)
@@ -375,7 +388,7 @@ class Executable:
         taken from it. Idempotent.
         """
         self._program = None
-        for name in ("functions", "constructors", "types", "weights", "_adts"):
+        for name in ("functions", "constructors", "types", "weights", "devices", "_adts"):
             self.__dict__.pop(name, None)
 
     def __enter__(self) -> Executable:

@@ -24,9 +24,9 @@ import msgpack
 from nimblevm import dtypes
 from nimblevm.errors import CompileError
 
-FORMAT_VERSION = 1
-FIRST_RELEASE = (0, 1, 0)
-"""The first release of nimblevm that reads this version."""
+FORMAT_VERSION = 2
+FIRST_RELEASES = {1: (0, 1, 0), 2: (0, 2, 0)}
+"""The first release of nimblevm that reads a format version."""
 MAGIC = b"\x89NVM\r\n\x1a\n"
 ALIGNMENT = 64
 FIXED_HEADER_SIZE = 96
@@ -213,7 +213,9 @@ class NoteRecord:
 
 @dataclass(frozen=True, slots=True)
 class SectionRecord:
-    """A section of kind NATIVE, DEVICE_CODE or EXTERNAL; `target` says what it needs."""
+    """A section of kind NATIVE, DEVICE_CODE or EXTERNAL; `target` says what it needs: machine code of a CPU, a device
+    backend (and ":" and an architecture), a runtime of external code.
+    """
 
     kind: int
     data: Any
@@ -226,7 +228,9 @@ NO_NOTE = NoteRecord("")
 
 @dataclass(frozen=True, slots=True)
 class ProgramRecord:
-    """Everything that a file holds. constructors[0] is TUPLE_CONSTRUCTOR, notes[0] is NO_NOTE."""
+    """Everything that a file holds. constructors[0] is TUPLE_CONSTRUCTOR, notes[0] is NO_NOTE; devices[0] is "cpu", the
+    others are backend names in order of preference, with commas between.
+    """
 
     functions: tuple[FunctionRecord, ...] = ()
     types: tuple[tuple[int, ...], ...] = ()
@@ -385,6 +389,12 @@ class ProgramBuilder:
 
 
 # --- layout ---------------------------------------------------------------------------------------
+
+
+def external_section(target: str, blobs: Mapping[int, bytes]) -> SectionRecord:
+    """External code for one runtime or device backend: a blob for each kernel, by its index in the table."""
+    packed = msgpack.packb(dict(sorted(blobs.items())), use_bin_type=True)
+    return SectionRecord(EXTERNAL, bytes(packed), target)
 
 
 def _bytes_view(data: Any) -> memoryview:
@@ -558,8 +568,9 @@ def seal(
     header: bytes, file_size: int, version: int = FORMAT_VERSION, signed: bool = False
 ) -> bytes:
     """The fixed header (96 bytes) of a file with this msgpack header."""
+    release = FIRST_RELEASES.get(version, FIRST_RELEASES[FORMAT_VERSION])
     start = struct.pack(
-        "<8sI4BQQ32s", MAGIC, version, int(signed), *FIRST_RELEASE, len(header), file_size,
+        "<8sI4BQQ32s", MAGIC, version, int(signed), *release, len(header), file_size,
         hashlib.sha256(header).digest(),
     )  # fmt: skip
     return start + hashlib.sha256(start).digest()

@@ -91,8 +91,10 @@ class Limits:
 class VirtualMachine:
     """Runs the functions of an executable. One caller's state and cheap; make one a thread.
 
-    device    "cpu", a Device, or another of nvm.devices.available() that the executable was compiled for; "null" runs
-              any executable and computes nothing
+    device    None: as the executable says (`exe.devices`), of each list of backends the first that this machine has. A
+              name or Device of those lists: that one and no other. "cpu": everything runs on the host. "null" runs any
+              executable and computes nothing
+    fallback  True: the host stands in for a device that this machine lacks, instead of a DeviceError
     threads   the most threads that kernels may use
     limits    see Limits
     profile   True to time kernels, "instructions" for instructions too, "events" to keep what happened in its order
@@ -105,10 +107,11 @@ class VirtualMachine:
     def __init__(
         self,
         exe: Executable,
-        device: str | Device = "cpu",
+        device: str | Device | None = None,
         threads: int = 1,
         limits: Limits | None = None,
         profile: bool | str = False,
+        fallback: bool = False,
     ) -> None:
         if not isinstance(exe, Executable):
             raise TypeError(
@@ -123,7 +126,7 @@ class VirtualMachine:
             raise ValueError(
                 f'profile must be False, True, "instructions" or "events", not {profile!r}'
             )
-        self.device = Device.of(device)
+        wanted = None if device is None else Device.of(device)
         self.threads = threads
         self.executable = exe
         self._exe = exe.share()  # works on when the user closes theirs
@@ -134,17 +137,23 @@ class VirtualMachine:
             "int32_t(void *)", _poll, error=1, onerror=_note_interrupt(ref(self))
         )
         options = ffi.new("nvm_vm_options *")
-        name = ffi.new("char[]", self.device.backend.encode())
+        name = ffi.new("char[]", wanted.backend.encode()) if wanted else ffi.NULL
         options.size = ffi.sizeof("nvm_vm_options")
         options.threads = threads
         options.device = name
-        options.ordinal = self.device.ordinal
+        options.ordinal = wanted.ordinal if wanted else 0
+        options.fallback = bool(fallback)
         options.poll = self._poll
         options.profile = LEVELS[profile]
         (limits or Limits()).fill(options.limits)
         out = ffi.new("nvm_vm **")
         check(lib.nvm_vm_create(exe.handle, options, out))
         self._vm = ffi.gc(out[0], lib.nvm_vm_destroy)
+        used: list[str] = []
+        while backend := lib.nvm_vm_device(self._vm, len(used)):
+            used.append(ffi.string(backend).decode())
+        self.devices = tuple(used)  # backends in use, by device index of the executable
+        self.device = wanted or Device(used[1] if len(used) > 1 else used[0])
         self._profiler = Profiler(self._exe, threads)
 
     @property

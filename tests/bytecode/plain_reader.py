@@ -149,6 +149,9 @@ class File:
     code: dict[str, list[Instruction]] = field(default_factory=dict)
     spans: dict[str, list[tuple[int, int, int, int]]] = field(default_factory=dict)
     constants: list[bytes | None] = field(default_factory=list)  # None: bound late
+    devices: list[list[str]] = field(default_factory=list)
+    device_code: dict[str, dict[str, Any]] = field(default_factory=dict)  # by target
+    external: dict[str, dict[int, bytes]] = field(default_factory=dict)
     bodies: list[Body | None] = field(default_factory=list)
 
 
@@ -156,7 +159,8 @@ def read(data: bytes) -> File:
     assert data[:8] == b"\x89NVM\r\n\x1a\n"
     version, flags, *release = struct.unpack_from("<I4B", data, 8)
     header_size, file_size = struct.unpack_from("<QQ", data, 16)
-    assert (version, flags & ~1, file_size) == (1, 0, len(data))
+    assert (flags & ~1, file_size) == (0, len(data))
+    assert tuple(release) == {1: (0, 1, 0), 2: (0, 2, 0)}[version]
     assert hashlib.sha256(data[:64]).digest() == data[64:96]
     packed = data[96 : 96 + header_size]
     assert hashlib.sha256(packed).digest() == data[32:64]
@@ -173,6 +177,8 @@ def read(data: bytes) -> File:
         _function(file, function)
     _constants(file)
     _kernels(file)
+    if version > 1:
+        _code(file)
     return file
 
 
@@ -278,6 +284,34 @@ def _kernels(file: File) -> None:
         assert offset == end + -end % 8
         end = offset + size
         file.bodies.append(_body(ir[offset:end], len(kernel["operands"])))
+
+
+def _code(file: File) -> None:
+    """Devices, and code for them and for other runtimes."""
+    kernels = file.header["kernels"]
+    file.devices = [names.split(",") for names in file.header["devices"]]
+    assert all(name for names in file.devices for name in names)
+    for (kind, _, _, _, target), data in zip(file.header["sections"], file.sections, strict=True):
+        if kind < 4:
+            continue
+        code = unpack(data)
+        assert target
+        assert target not in (file.device_code if kind == 4 else file.external)
+        if kind == 5:
+            assert list(code) == sorted(code)
+            assert all(kernels[k]["kind"] != 1 and isinstance(b, bytes) for k, b in code.items())
+            file.external[target] = code
+            continue
+        assert list(code) == ["source", "kernels"]
+        for index, launches in code["kernels"].items():
+            for _entry, grid, block, operands, _shared, can_fail in launches:
+                assert (len(grid), len(block)) == (3, 3)
+                assert can_fail in (0, 1)
+                assert set(operands) <= set(range(len(kernels[index]["operands"])))
+        file.device_code[target] = code
+    assert all(
+        k["kind"] != 2 or any(i in e for e in file.external.values()) for i, k in enumerate(kernels)
+    )
 
 
 def _body(data: bytes, operands: int) -> Body:

@@ -27,7 +27,7 @@ EVERYTHING = r"""
 .const int64 [] dev1 values -9
 .const bool [0] values
 .const float32 [3, 2] values 1 2 3 4.5 -1e3 inf
-.section 5 "blob" hex "00ff"
+.section 5 "blas" hex "80"
 .func @main public [%x: t1, %"odd name": int int64, %n: int bool] -> Tuple[t1, Ref[t1], Fn[t1, t0, int8]]
   .dim "n" 0 []
   .dim "n + 1" -1 [1, 0, 0, 1, 2, 9]

@@ -105,7 +105,7 @@ def test_a_newer_file_names_what_it_needs(signed: bool, tmp_path: Path) -> None:
         nvm.load(path)
     assert str(caught.value) == (
         f"{path}: fixed header: the file has format version 7, which needs nimblevm 1.12.3 or newer; "
-        f"this runtime (nimblevm {nvm.__version__}) reads version 1"
+        f"this runtime (nimblevm {nvm.__version__}) reads versions 1 to 2"
     )
     with pytest.raises(UnsupportedVersion, match="format version 0, which was never released"):
         nvm.load(seal(b"", 96, 0) + bytes(300))

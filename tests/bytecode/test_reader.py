@@ -79,6 +79,9 @@ HEADER_FAULTS: list[tuple[Change, str]] = [
     (put("devices", ["null"]), 'the first "cpu"'),
     (put("devices", ["cpu"] * 65), "expected 1 .. 64 devices"),
     (put("devices", 0, "c\0u"), "expected UTF-8 without NUL"),
+    (put("devices", ["cpu", ""]), 'devices[1]: expected backend names, commas between, got ""'),
+    (put("devices", ["cpu", "a,,b"]), "devices[1]: expected backend names"),
+    (put("devices", ["cpu", "a,"]), "devices[1]: expected backend names"),
     (put("devices", 0, 7), "devices[0]: name: expected a str, got an int"),
     (put("types", 0, []), "a type has no words"),
     (put("types", 0, [9]), "type kind 9"),
@@ -159,9 +162,66 @@ def kernel(**values: Any) -> Change:
     return put("kernels", [{**row, **values}])
 
 
+def code(kind: int, data: bytes, target: str = "box", times: int = 1, of: int = 0) -> Change:
+    """Add sections of code for a device or runtime, and a kernel of a kind that it is for."""
+
+    def change(header: dict[str, Any], sections: list[bytes]) -> None:
+        kernel(kind=of)(header, sections)
+        for _ in range(times):
+            header["sections"].append([kind, 0, 0, b"", target])
+            sections.append(data)
+
+    return change
+
+
+CODE_FAULTS: list[tuple[Change, str]] = [
+    (
+        code(4, b"", ""),
+        'section 3: expected a target of its own and at most 64 with code for devices and runtimes, got ""',
+    ),
+    (code(5, b"\x80", times=2), "section 4: expected a target of its own"),
+    (
+        code(5, b"\x01", of=2),
+        "external code byte 0, box[0]: external code: expected a map, got an int",
+    ),
+    (code(5, b"\x81\x00", of=2), "external code byte"),
+    (
+        code(5, b"\x81\x00\x01", of=2),
+        "external code byte 2, box[0]: blob: expected a bin, got an int",
+    ),
+    (code(5, b"\x81\x01\xc4\x00", of=2), "there is no kernel of that number for external code"),
+    (code(5, b"\x82\x00\xc4\x00\x00\xc4\x00", of=2), "kernels are not in ascending order"),
+    (code(5, b"\x81\x00\xc4\x00\x00", of=2), "bytes behind the end of the map"),
+    (code(5, b"\x80", of=2), "kernel none.such: there is no external code for it"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), CODE_FAULTS)
+def test_wrong_code_for_devices_is_refused(change: Change, message: str) -> None:
+    refused(forge(DATA, change), message)
+
+
+def test_version_1_has_no_code_for_devices() -> None:
+    """Its sections of these kinds had no meaning, its devices one name each."""
+
+    def change(header: dict[str, Any], sections: list[bytes]) -> None:
+        header["devices"] = ["cpu", ""]
+        header["sections"] += [[5, 0, 0, b"", ""], [4, 0, 0, b"", ""]]
+        sections += [b"x", b"y"]
+
+    data = forge(DATA, change)
+    refused(data, "devices[1]")
+    (size,) = struct.unpack_from("<Q", data, 16)
+    old = seal(data[FIXED_HEADER_SIZE : FIXED_HEADER_SIZE + size], len(data), 1)
+    with load(old + data[FIXED_HEADER_SIZE:]) as exe:
+        assert exe.format_version == 1
+        assert exe.devices == (("cpu",), ("",))
+        assert exe.to_bytes() == old + data[FIXED_HEADER_SIZE:]
+
+
 KERNEL_FAULTS: list[tuple[Change, str]] = [
     (kernel(), "kernel none.such: this runtime has no C kernel of that name"),
-    (kernel(kind=2), "this runtime has no external backends"),
+    (kernel(kind=2), "kernel none.such: there is no external code for it"),
     (kernel(kind=3), "kind: expected 0 .. 2"),
     (kernel(operands=[[0, 10, 0, []]] * 65), "65 operands, expected <= 64"),
     (kernel(operands=[[0, 10, 0, [[0, 0, 1]] * 9]]), "rank 9, expected <= 8"),
@@ -226,7 +286,7 @@ def test_layout_faults() -> None:
 def test_another_version_is_refused_by_name() -> None:
     header = DATA[FIXED_HEADER_SIZE : FIXED_HEADER_SIZE + struct.unpack_from("<Q", DATA, 16)[0]]
     with pytest.raises(
-        UnsupportedVersion, match=r"version 77, which needs nimblevm .* reads version 1"
+        UnsupportedVersion, match=r"version 77, which needs nimblevm .* reads versions 1 to 2"
     ):
         load(seal(header, len(DATA), 77) + DATA[FIXED_HEADER_SIZE:])
 

@@ -59,10 +59,11 @@ def test_static_library_defines_no_foreign_names() -> None:
     assert not [name for name in defined if not name.startswith("nvm_")]
 
 
-CORE_BYTES = 140_000
+CORE_BYTES = 145_500
 """What native/src may take, .text and .rodata linked: reader, verifier, VM, values in and out, late-bound weights,
 profiling. Without kernels (the interpreter of kernel IR is among those) and devices. The aim was 100 KB: error texts
-alone are 21 KB, the profiling copy of the interpreter and late-bound weights another 20.
+alone are 21 KB, the profiling copy of the interpreter and late-bound weights another 20,
+choosing devices, their code and external code 5.5.
 """
 
 
