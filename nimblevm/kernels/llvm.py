@@ -17,6 +17,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from nimblevm.errors import CompileError, MachineCodeWarning, Unsupported, warn
 from nimblevm.kernels import link, llvm_half, llvm_processes, targets
@@ -278,27 +279,44 @@ def compile_text(text: str, info: TargetInfo) -> bytes:
     Speed level 2: 3 gives no faster kernels (measured: dense, batch_matmul, broadcasts, tanh), but
     unrolls the loops over tiles before they become vectors, at three times the compile time.
     """
+    machine = _machine(
+        _TRIPLES[info.arch],
+        "x86-64" if info.arch == "x86_64" else "generic",
+        ",".join(f"+{f}" for f in info.features),
+    )
+    found: bytes = machine.emit_object(_optimised(text, machine, vectorise=True))
+    return found
+
+
+def ptx(text: str, arch: str, version: str) -> str:
+    """PTX of LLVM IR for a GPU such as "sm_70", as a version of PTX such as "ptx60". CompileError without llvmlite."""
+    if not HAVE_LLVM:
+        raise CompileError("code for CUDA devices needs llvmlite: pip install 'nimblevm[compiler]'")
+    machine = _machine("nvptx64-nvidia-cuda", arch, f"+{version}")
+    found: str = machine.emit_assembly(_optimised(text, machine, vectorise=False))
+    return found
+
+
+def _machine(triple: str, cpu: str, features: str) -> Any:
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
-    module = binding.parse_assembly(text)
-    target = binding.Target.from_triple(_TRIPLES[info.arch])
-    machine = target.create_target_machine(
-        cpu="x86-64" if info.arch == "x86_64" else "generic",
-        features=",".join(f"+{f}" for f in info.features),
-        opt=3,
-        reloc="pic",
-        codemodel="default",
+    return binding.Target.from_triple(triple).create_target_machine(
+        cpu=cpu, features=features, opt=3, reloc="pic", codemodel="default"
     )
+
+
+def _optimised(text: str, machine: Any, vectorise: bool) -> Any:
+    """The module of LLVM IR, optimised; what stands side by side in lanes is for a CPU to find."""
+    module = binding.parse_assembly(text)
     module.data_layout = str(machine.target_data)
     options = binding.create_pipeline_tuning_options(speed_level=2)
-    options.loop_vectorization = True
-    options.slp_vectorization = True
-    options.loop_interleaving = True
+    options.loop_vectorization = vectorise
+    options.slp_vectorization = vectorise
+    options.loop_interleaving = vectorise
     options.loop_unrolling = True
     builder = binding.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
-    found: bytes = machine.emit_object(module)
-    return found
+    return module
 
 
 def serve() -> None:
@@ -310,5 +328,5 @@ def serve() -> None:
 
 __all__ = [
     "HAVE_LLVM", "NativeCode", "TargetInfo", "build", "build_all", "compile_text", "module_texts", "parse_target",
-    "parse_targets", "serve", "support_text",
+    "parse_targets", "ptx", "serve", "support_text",
 ]  # fmt: skip

@@ -1,5 +1,5 @@
-"""float16 <-> float32 as LLVM text: instructions where the target has them (F16C, aarch64), else inline integer code,
-so that no library is called. Both round to nearest, ties to even, and are exact; the bits of a NaN may differ.
+"""float16 <-> float32 as LLVM text: instructions where the target has them (F16C, aarch64, PTX), else inline integer
+code, so that no library is called. Both round to nearest, ties to even, and are exact; the bits of a NaN may differ.
 
 The integer code is that of F. Giesen, "half <-> float conversions" (half_to_float_fast4, float_to_half_fast3_rtne).
 """
@@ -15,7 +15,7 @@ Do = Callable[[str], str]
 
 def has_instructions(features: tuple[str, ...]) -> bool:
     """Whether a target (LLVM's names) converts in hardware."""
-    return "f16c" in features or "neon" in features
+    return bool({"f16c", "neon", "ptx"}.intersection(features))
 
 
 class _Code:

@@ -45,7 +45,8 @@ from nimblevm.kernels.schedule import STACK
 
 POLL_TURNS, POLL_TURNS_DEEP, POLL_ELEMENTS = 64, 8, 1 << 16
 """How many turns of an outermost loop pass between two polls: rows of elements, rows of sums, elements."""
-_CODE = {row.exception: row.number for row in STATUSES}
+STATUS_OF = {row.exception: row.number for row in STATUSES}
+"""Exception -> the status that reports it."""
 
 
 def _may_be_long(extent: Value) -> bool:
@@ -593,10 +594,10 @@ class KernelText:
         b.label(f"{name}.bad")
         place = b.do("getelementptr inbounds i8, ptr %ctx, i64 8")
         function = b.do(f"load ptr, ptr {place}, align 8")
-        args = f"ptr %ctx, i32 {_CODE[error]}, i32 {operand}, i64 {index}, i64 {bound}"
+        args = f"ptr %ctx, i32 {STATUS_OF[error]}, i32 {operand}, i64 {index}, i64 {bound}"
         status = b.do(f"call i32 {function}({args})")
         b.void(f"ret i32 {status}")
         b.label(f"{name}.ok")
 
 
-__all__ = ["KernelText"]
+__all__ = ["STATUS_OF", "KernelText"]

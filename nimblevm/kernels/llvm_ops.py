@@ -385,6 +385,8 @@ def _float_binary(b: Lines, op: str, x: str, y: str, dtype: str, contract: bool)
     match op:
         case "add" | "sub" | "mul" | "div":
             return rounded(b, b.do(f"f{op}{flags} {type_} {x}, {y}"), dtype)
+        case "min" | "max" if "ptx" in b.helpers.features:
+            return _extreme_number(b, op, x, y, type_)
         case "min" | "max":
             return b.call(type_, f"llvm.{op}imum.{suffix}", (type_, x), (type_, y))
         case "mod" | "floormod":
@@ -407,6 +409,14 @@ def extreme(b: Lines, op: str, x: str, y: str, type_: str) -> str:
     found = b.do(f"select i1 {wins}, {type_} {x}, {type_} {y}")
     nan = b.do(f"fcmp uno {type_} {x}, {x}")
     return b.do(f"select i1 {nan}, {type_} {x}, {type_} {found}")
+
+
+def _extreme_number(b: Lines, op: str, x: str, y: str, type_: str) -> str:
+    """min or max by an instruction that prefers a number to NaN: GPUs before sm_80 have no other."""
+    suffix = "f64" if type_ == "double" else "f32"
+    found = b.call(type_, f"llvm.{op}num.{suffix}", (type_, x), (type_, y))
+    nan = b.do(f"fcmp uno {type_} {x}, {y}")
+    return b.do(f"select i1 {nan}, {type_} {literal(float('nan'), type_)}, {type_} {found}")
 
 
 def _fmod(b: Lines, x: str, y: str, type_: str) -> str:
