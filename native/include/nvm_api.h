@@ -652,6 +652,45 @@ typedef struct nvm_null_record {
 
 /* What all devices of the backend "null" recorded since the process started. */
 void nvm_null_record_get(nvm_null_record *out_record);
+
+/* --- VTA, simulated (docs/vta.md) --- */
+
+/* The hardware: blocks of batch x block_in inputs and block_out x block_in weights, the bytes of
+ * each scratchpad (all as log2), bytes that each module moves between it and DRAM a cycle, and
+ * cycles before the first of them. */
+typedef struct nvm_vta_config {
+  uint32_t log_batch, log_block_in, log_block_out;
+  uint32_t log_uop_bytes, log_inp_bytes, log_wgt_bytes, log_acc_bytes;
+  uint32_t bytes_a_cycle, dram_latency;
+} nvm_vta_config;
+
+/* Work of runs. The cycles of instructions overlap: their sum may be more than `cycles`.
+ * layout_cycles: rearranging tensors between runs, part of `cycles`. bytes_loaded holds uop_bytes
+ * and wgt_bytes. uop_loads, uop_reuses: micro-kernels that a call had to load, or found loaded. */
+typedef struct nvm_vta_stats {
+  uint64_t runs, instructions, cycles;
+  uint64_t load_cycles, gemm_cycles, alu_cycles, store_cycles, layout_cycles;
+  uint64_t block_products, bytes_loaded, bytes_stored, uop_bytes, wgt_bytes;
+  uint64_t uop_loads, uop_reuses;
+} nvm_vta_stats;
+
+/* What all devices of the backend "vta" did since the process started. */
+void nvm_vta_stats_get(nvm_vta_stats *out_stats);
+
+typedef struct nvm_vta_simulator nvm_vta_simulator;
+
+/* A simulator without a VM, for instruction streams made by hand; owned. dram: at least 1 byte,
+ * borrowed until it is destroyed. NVM_INVALID_EXECUTABLE: a number of `config` is out of range. */
+nvm_status nvm_vta_simulator_create(const nvm_vta_config *config, void *dram, uint64_t dram_bytes,
+                                    nvm_vta_simulator **out_simulator);
+void nvm_vta_simulator_destroy(nvm_vta_simulator *simulator);
+/* Run `count` instructions of 16 bytes. cycle_limit: 0 for none. Scratchpads begin empty, but
+ * micro-ops stay from run to run. NVM_DEVICE_ERROR names the instruction at fault. */
+nvm_status nvm_vta_simulator_run(nvm_vta_simulator *simulator, const void *instructions,
+                                 size_t count, uint64_t cycle_limit, nvm_vta_stats *out_stats);
+/* The fields of an instruction in the order of docs/vta.md: out_fields holds 26 numbers, those that
+ * its opcode lacks 0. For tests of encoders. */
+nvm_status nvm_vta_fields(const void *instruction, int64_t *out_fields);
 /* --- cdef end --- */
 
 /* --- One argument each ---
