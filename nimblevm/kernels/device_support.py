@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from nimblevm.errors import Unsupported
-from nimblevm.kernels import ptx
+from nimblevm.kernels import opencl, ptx
 from nimblevm.kernels.device_code import launch_record
 from nimblevm.kernels.loop_ir import Kernel, SetDim
 from nimblevm.kernels.rewrite import all_statements
@@ -14,7 +14,7 @@ from nimblevm.kernels.schedule.grid import schedule_grid
 Generator = Callable[[Sequence[tuple[int, Kernel]]], bytes]
 """(kernel index of the file, kernel)s -> payload of a section of device code (docs/format.md)."""
 
-DEVICE_CODE: Mapping[str, Generator] = {"cuda": ptx.generate}
+DEVICE_CODE: Mapping[str, Generator] = {"opencl": opencl.device_code, "cuda": ptx.generate}
 """Backend name -> the code generator of its sections."""
 
 

@@ -1,19 +1,23 @@
 """Loop IR -> launches of grids, for GPUs of every kind: opencl.py and ptx.py print what is made here.
 
 A body is cut into segments that share no locals, at its outermost level and inside of parallel loops, which then stand
-around each part; each segment is a launch. A nest of parallel loops gives each of its turns a thread. Whatever has
-another form is run by one thread: right, and slow.
+around each part. Each segment is a launch or two:
+
+    products               tiles of outputs (tiles.py); for few rows, which may be known when it is called only, as rows
+    rows with sums in them a group a row (together.py)
+    other parallel loops   a thread a turn
+    anything else          one group, or one thread where a fault may be found: right, and slow
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from nimblevm.kernels.facts import may_fail
 from nimblevm.kernels.loop_ir import (
-    Binary,
     Compare,
     Const,
-    DimRef,
     For,
     If,
     Kernel,
@@ -21,21 +25,25 @@ from nimblevm.kernels.loop_ir import (
     Statement,
     Value,
 )
-from nimblevm.kernels.rewrite import Rewriter, all_statements, all_values
+from nimblevm.kernels.rewrite import Rewriter, all_statements
 from nimblevm.kernels.schedule.index import const, folded
+from nimblevm.kernels.schedule.lanes import lies_along, sums_of
 from nimblevm.kernels.schedule.launch import (
     BLOCK,
     MAX_THREADS,
+    ONE,
     Barrier,
     Launch,
     array,
+    groups_of,
     ids,
+    is_size,
     locals_of,
+    places,
+    turns,
 )
-
-ONE = const(1)
-SIZE_OPS = ("add", "sub", "mul", "floordiv", "floormod", "min", "max")
-"""What grids are computed with: the operations of dim programs (docs/format.md)."""
+from nimblevm.kernels.schedule.tiles import Tiles, few, product_of
+from nimblevm.kernels.schedule.together import shares_work, together
 
 
 def schedule_grid(kernel: Kernel) -> tuple[Launch, ...]:
@@ -44,7 +52,7 @@ def schedule_grid(kernel: Kernel) -> tuple[Launch, ...]:
         raise ValueError(f"kernel {kernel.name} sets out-dims: it can't run as a grid")
     found: list[Launch] = []
     for segment in _split(kernel.body):
-        found.append(_launch(kernel, f"{kernel.name}_{len(found)}", segment))
+        found += _launches(kernel, len(found), segment)
     return tuple(found)
 
 
@@ -89,11 +97,39 @@ def segments(body: Sequence[Statement]) -> list[tuple[Statement, ...]]:
     return [tuple(run) for run in found]
 
 
-def _launch(kernel: Kernel, name: str, segment: tuple[Statement, ...]) -> Launch:
+def _launches(kernel: Kernel, first: int, segment: tuple[Statement, ...]) -> list[Launch]:
+    """The launches of a segment; `first` is the number of the first one."""
     loops, inside = nest(segment)
-    if loops:
-        return elementwise(kernel, name, loops, inside)
-    return one_thread(kernel, name, segment)
+    name, second = f"{kernel.name}_{first}", f"{kernel.name}_{first + 1}"
+    if may_fail(replace(kernel, body=segment)):
+        return [
+            elementwise(kernel, name, loops, inside) if loops else one_thread(kernel, name, segment)
+        ]
+    product = product_of(kernel, loops)
+    times: Value = ONE
+    if product is not None:
+        seldom = few(product)
+        if seldom is None:
+            return [Tiles(kernel, product).launch(name, ONE)]
+        times = seldom
+    made = None
+    if not loops or (shares_work(inside) and not _is_wide(loops)):
+        made = together(kernel, name, loops, inside, times)
+    if made is None:
+        made = (
+            elementwise(kernel, name, loops, inside, times)
+            if loops
+            else one_thread(kernel, name, segment)
+        )
+    if product is None or times is ONE:
+        return [made]
+    return [made, Tiles(kernel, product).launch(second, folded("sub", ONE, times))]
+
+
+def _is_wide(loops: Sequence[For]) -> bool:
+    """Whether sums read what lies side by side along the outputs: then a thread an output reads well."""
+    sums = sums_of(loops[-1])
+    return sums is not None and lies_along(loops[-1], sums)
 
 
 def nest(segment: Sequence[Statement]) -> tuple[list[For], tuple[Statement, ...]]:
@@ -111,38 +147,6 @@ def nest(segment: Sequence[Statement]) -> tuple[list[For], tuple[Statement, ...]
     return loops, body
 
 
-def is_size(value: Value) -> bool:
-    """Whether a host can compute a value from the dims of a call."""
-    return all(
-        isinstance(v, Const | DimRef) or (isinstance(v, Binary) and v.op in SIZE_OPS)
-        for v in all_values((value,))
-    )
-
-
-def turns(loops: Sequence[For]) -> Value:
-    """How many turns a nest has."""
-    total: Value = ONE
-    for loop in loops:
-        total = loop.extent if total is ONE else folded("mul", total, loop.extent)
-    return total
-
-
-def places(loops: Sequence[For], turn: Value) -> dict[Value, Value]:
-    """The values of a nest's variables at its turn number `turn`, the innermost varying fastest."""
-    found: dict[Value, Value] = {}
-    for number, loop in reversed(list(enumerate(loops))):
-        if number == 0:
-            found[loop.var] = turn
-            break
-        # No turn is taken where a size is 0, which a divisor must not seem to be.
-        size = loop.extent if isinstance(loop.extent, Const) else folded("max", loop.extent, ONE)
-        if isinstance(size, Const) and size.value < 1:
-            size = ONE
-        found[loop.var] = folded("floormod", turn, size)
-        turn = folded("floordiv", turn, size)
-    return found
-
-
 def threads_for(total: Value) -> int:
     """Threads of a group for so many turns."""
     count = MAX_THREADS
@@ -151,23 +155,20 @@ def threads_for(total: Value) -> int:
     return count
 
 
-def groups_of(total: Value, size: int) -> Value:
-    """Groups of `size` that hold `total` turns."""
-    return folded("floordiv", folded("add", total, const(size - 1)), const(size))
-
-
 def elementwise(
-    kernel: Kernel, name: str, loops: Sequence[For], body: tuple[Statement, ...]
+    kernel: Kernel, name: str, loops: Sequence[For], body: tuple[Statement, ...], times: Value = ONE
 ) -> Launch:
-    """A thread a turn of a nest of parallel loops."""
+    """A thread a turn of a nest of parallel loops. times: 0 or 1, whether to launch it at all."""
     total = turns(loops)
     block = threads_for(total)
     group, thread = ids("g"), ids("t")
     turn = folded("add", folded("mul", group[0], const(block)), thread[0])
     inside = Rewriter(places(loops, turn).get).block(body)
     guarded = If(Compare("bool", "lt", turn, total), inside)
+    groups = groups_of(total, block)
+    grid = groups if times is ONE else folded("mul", groups, times)
     return Launch(
-        name, kernel, (groups_of(total, block), ONE, ONE), (block, 1, 1), group, thread, kernel.buffers, (guarded,)
+        name, kernel, (grid, ONE, ONE), (block, 1, 1), group, thread, kernel.buffers, (guarded,)
     )  # fmt: skip
 
 

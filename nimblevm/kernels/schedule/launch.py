@@ -16,8 +16,11 @@ from nimblevm.kernels.loop_ir import (
     Accumulate,
     Axis,
     Barrier,
+    Binary,
     Buffer,
+    Const,
     DimRef,
+    For,
     Kernel,
     Load,
     Local,
@@ -28,7 +31,7 @@ from nimblevm.kernels.loop_ir import (
     Value,
 )
 from nimblevm.kernels.rewrite import all_statements, all_values, values_of
-from nimblevm.kernels.schedule.index import INDEX, const
+from nimblevm.kernels.schedule.index import INDEX, const, folded
 
 GRID = tuple[Value, Value, Value]
 BLOCK = tuple[int, int, int]
@@ -36,6 +39,9 @@ IDS = tuple[LoopVar, LoopVar, LoopVar]
 
 MAX_THREADS = 256
 """Threads of a group: what every OpenCL and CUDA device takes."""
+ONE = const(1)
+SIZE_OPS = ("add", "sub", "mul", "floordiv", "floormod", "min", "max")
+"""What grids are computed with: the operations of dim programs (docs/format.md)."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -133,6 +139,43 @@ def locals_of(body: Sequence[Statement]) -> frozenset[Local]:
     return frozenset(found)
 
 
+def is_size(value: Value) -> bool:
+    """Whether a host can compute a value from the dims of a call."""
+    return all(
+        isinstance(v, Const | DimRef) or (isinstance(v, Binary) and v.op in SIZE_OPS)
+        for v in all_values((value,))
+    )
+
+
+def turns(loops: Sequence[For]) -> Value:
+    """How many turns a nest has."""
+    total: Value = ONE
+    for loop in loops:
+        total = loop.extent if total is ONE else folded("mul", total, loop.extent)
+    return total
+
+
+def places(loops: Sequence[For], turn: Value) -> dict[Value, Value]:
+    """The values of a nest's variables at its turn number `turn`, the innermost varying fastest."""
+    found: dict[Value, Value] = {}
+    for number, loop in reversed(list(enumerate(loops))):
+        if number == 0:
+            found[loop.var] = turn
+            break
+        # No turn is taken where a size is 0, which a divisor must not seem to be.
+        size = loop.extent if isinstance(loop.extent, Const) else folded("max", loop.extent, ONE)
+        if isinstance(size, Const) and size.value < 1:
+            size = ONE
+        found[loop.var] = folded("floormod", turn, size)
+        turn = folded("floordiv", turn, size)
+    return found
+
+
+def groups_of(total: Value, size: int) -> Value:
+    """Groups of `size` that hold `total` turns."""
+    return folded("floordiv", folded("add", total, const(size - 1)), const(size))
+
+
 def _bytes(buffer: Buffer) -> int:
     count = dtypes.dtype(buffer.dtype).itemsize
     for axis in buffer.axes:
@@ -140,4 +183,7 @@ def _bytes(buffer: Buffer) -> int:
     return count
 
 
-__all__ = ["BLOCK", "GRID", "IDS", "MAX_THREADS", "Barrier", "Launch", "array", "ids", "locals_of"]
+__all__ = [
+    "BLOCK", "GRID", "IDS", "MAX_THREADS", "ONE", "Barrier", "Launch", "array", "groups_of", "ids", "is_size",
+    "locals_of", "places", "turns",
+]  # fmt: skip

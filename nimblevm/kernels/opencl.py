@@ -1,0 +1,354 @@
+"""Launches -> OpenCL C, and the payload of an "opencl" section.
+
+An entry's arguments: for each operand a pointer to a buffer and the operand's byte offset in it (buffers that are parts
+of others need more alignment than operands have), the error record if it can fail, the dims that it needs. Kernels with
+doubles are left out where a device has none (cl_khr_fp64).
+
+The source is OpenCL C 1.2 without other extensions. Products are fused into sums only where loop_ir.py allows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nimblevm.errors import STATUSES, DivisionByZero, IndexOutOfRange
+from nimblevm.kernels import opencl_ops as ops
+from nimblevm.kernels.device_code import launch_record, payload
+from nimblevm.kernels.facts import divides, nonzero
+from nimblevm.kernels.loop_ir import (
+    Accumulate,
+    Barrier,
+    Binary,
+    Cast,
+    CheckIndex,
+    Compare,
+    Const,
+    DimRef,
+    For,
+    If,
+    Kernel,
+    Load,
+    Local,
+    LoopVar,
+    Select,
+    SetLocal,
+    Statement,
+    Store,
+    Unary,
+    Value,
+)
+from nimblevm.kernels.opencl_ops import MEMORY, REGISTER, Helpers
+from nimblevm.kernels.rewrite import all_statements, all_values, parts, values_of
+from nimblevm.kernels.schedule.grid import Launch, schedule_grid
+from nimblevm.kernels.schedule.launch import locals_of
+
+UNROLL = 16
+"""Loops of at most so many turns over arrays of a thread are unrolled, so that these become registers."""
+_CODE = {row.exception: row.number for row in STATUSES}
+
+
+class LaunchText:
+    """Writes one launch as a kernel function. number: of the kernel in its file, for fault records."""
+
+    def __init__(self, launch: Launch, entry: str, number: int, helpers: Helpers) -> None:
+        self.launch, self.entry, self.number, self.helpers = launch, entry, number, helpers
+        self.lines: list[str] = []
+        self.depth = 1
+        self.count = 0
+        self.scopes: list[dict[Value, str]] = [{}]
+        self.temporary: dict[Value, str] = {}
+        self.locals: dict[Local, str] = {}
+        self.volatile: dict[Value, bool] = {}
+        self.pitches = launch.pitches()
+        shared = {index for pair in launch.kernel.alias for index in pair}
+        self.mutable = {i for i, b in enumerate(launch.buffers) if b.role != "in"} | shared
+        self.operands = launch.operands()
+        self.private = set(launch.own("private"))
+        self.strides: dict[int, list[tuple[str, str]]] = {}
+
+    def text(self) -> str:
+        """The function. Unsupported for an operation without code."""
+        self._begin()
+        self._block(self.launch.body)
+        x, y, z = self.launch.block
+        head = f"__kernel __attribute__((reqd_work_group_size({x}, {y}, {z})))\nvoid {self.entry}({self._params()}) {{"
+        found = "\n".join([head, *self.lines, "}", ""])
+        return ops.guarded(found) if self._has_doubles() else found
+
+    def _has_doubles(self) -> bool:
+        """Whether the function has a variable or operand of type double."""
+        launch = self.launch
+        used = [launch.buffers[n] for n in (*self.operands, *launch.own("shared"), *self.private)]
+        kinds = {b.dtype for b in used} | {v.dtype for v in launch.values()}
+        return "float64" in kinds | {local.dtype for local in locals_of(launch.body)}
+
+    def _params(self) -> str:
+        found: list[str] = []
+        for n in self.operands:
+            type_ = MEMORY[self.launch.buffers[n].dtype]
+            found += [f"__global {type_} *a{n}", f"long o{n}"]
+        if self.launch.can_fail():
+            found.append("__global nvm_fault_record *record")
+        return ", ".join([*found, *(f"long d{n}" for n in self.launch.dims())])
+
+    def _begin(self) -> None:
+        """Ids, arrays, locals, strides."""
+        launch = self.launch
+        for kind, letter, names in (("group_id", "g", launch.group), ("local_id", "t", launch.thread)):
+            for axis, var in enumerate(names):
+                self.scopes[0][var] = f"{letter}{axis}"
+                self._line(f"const long {letter}{axis} = get_{kind}({axis});")
+        for n in self.operands:
+            type_ = MEMORY[launch.buffers[n].dtype]
+            self._line(
+                f"__global {type_} *b{n} = (__global {type_} *)((__global char *)a{n} + o{n});"
+            )
+        for n in (*launch.own("shared"), *launch.own("private")):
+            buffer = launch.buffers[n]
+            count = 1
+            for row in buffer.axes:
+                assert isinstance(row.size, Const)
+                count *= int(row.size.value)
+            space = "__local " if buffer.role == "shared" else ""
+            self._line(f"{space}{REGISTER[buffer.dtype]} b{n}[{count}];")
+        for statement in all_statements(launch.body):
+            if isinstance(statement, SetLocal | Accumulate):
+                self._declare(statement.local)
+            for value in all_values(values_of(statement)):
+                if isinstance(value, Local):
+                    self._declare(value)
+        for n in (*self.operands, *launch.own("shared"), *launch.own("private")):
+            self.strides[n] = [self._stride(n, axis) for axis in range(len(launch.buffers[n].axes))]
+
+    def _declare(self, local: Local) -> None:
+        if local not in self.locals:
+            self.locals[local] = f"x{len(self.locals)}"
+            self._line(f"{REGISTER[local.dtype]} {self.locals[local]} = 0;")
+
+    def _stride(self, buffer: int, axis: int) -> tuple[str, str]:
+        """(0 or 1 by which indices of a stretched axis count, or "", size)."""
+        place = self.pitches.get((buffer, axis))
+        if place is None:
+            return "", self._value(self.launch.buffers[buffer].axes[axis].size)
+        return f"(d{place} != 1)", f"d{place}"
+
+    # --- statements -----------------------------------------------------------------------------
+
+    def _line(self, text: str) -> None:
+        self.lines.append("  " * self.depth + text)
+
+    def _name(self) -> str:
+        self.count += 1
+        return f"v{self.count}"
+
+    def _block(self, body: Sequence[Statement]) -> None:
+        """Statements nest as deep as loops do (at most 32 and what schedules add), so this recurses."""
+        for statement in body:
+            self.temporary = {}
+            match statement:
+                case For():
+                    self._for(statement)
+                case If(cond=cond, then=then, otherwise=otherwise):
+                    self._line(f"if ({self._value(cond)}) {{")
+                    self._scoped(then)
+                    if otherwise:
+                        self._line("} else {")
+                        self._scoped(otherwise)
+                    self._line("}")
+                case Store(buffer=buffer, indices=indices, value=value):
+                    self._store(buffer, indices, value)
+                case SetLocal(local=local, value=value):
+                    found = self._value(value)
+                    self._line(f"{self.locals[local]} = {found};")
+                case Accumulate():
+                    self._accumulate(statement)
+                case Barrier():
+                    self._line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);")
+                case _:
+                    raise TypeError(f"{type(statement).__name__} can't stand in a launch")
+
+    def _scoped(self, body: Sequence[Statement], first: dict[Value, str] | None = None) -> None:
+        self.scopes.append(first or {})
+        self.depth += 1
+        self._block(body)
+        self.depth -= 1
+        self.scopes.pop()
+        self.temporary = {}
+
+    def _for(self, loop: For) -> None:
+        extent = self._value(loop.extent)
+        turn = self._name()
+        if self._unrolls(loop):
+            self._line("#pragma unroll")
+        self._line(f"for (long {turn} = 0; {turn} < {extent}; {turn}++) {{")
+        self._scoped(loop.body, {loop.var: turn})
+        self._line("}")
+
+    def _unrolls(self, loop: For) -> bool:
+        if not self.private or not isinstance(loop.extent, Const) or loop.extent.value > UNROLL:
+            return False
+        stores = {s.buffer for s in all_statements(loop.body) if isinstance(s, Store)}
+        values = all_values([v for s in all_statements(loop.body) for v in values_of(s)])
+        loads = {v.buffer for v in values if isinstance(v, Load)}
+        return bool((stores | loads) & self.private)
+
+    def _store(self, buffer: int, indices: tuple[Value, ...], value: Value) -> None:
+        found = self._total(value) if buffer in self.private else self._value(value)
+        dtype = self.launch.buffers[buffer].dtype
+        place = self._position(buffer, indices)
+        if buffer in self.strides and buffer not in self.operands:
+            self._line(f"b{buffer}[{place}] = {found};")
+        elif dtype == "float16":
+            self._line(f"vstore_half_rte({found}, {place}, b{buffer});")
+        else:
+            self._line(f"b{buffer}[{place}] = {found};")
+
+    def _total(self, value: Value) -> str:
+        """A new element of an array of the thread's: an Accumulate in another form."""
+        if isinstance(value, Binary) and value.op == "add":
+            return self._sum(self._value(value.lhs), value.rhs, value.dtype)
+        return self._value(value)
+
+    def _sum(self, old: str, term: Value, dtype: str) -> str:
+        """old + term, a product being fused into it."""
+        product = isinstance(term, Binary) and term.op == "mul"
+        if isinstance(term, Binary) and product and dtype in ("float32", "float64"):
+            x, y = self._value(term.lhs), self._value(term.rhs)
+            return f"NVM_FUSED_{REGISTER[dtype]}({x}, {y}, {old})"
+        return ops.binary(self.helpers, "add", old, self._value(term), dtype)
+
+    def _accumulate(self, statement: Accumulate) -> None:
+        name, dtype = self.locals[statement.local], statement.local.dtype
+        if statement.op == "add":
+            new = self._sum(name, statement.value, dtype)
+        else:
+            new = ops.binary(self.helpers, statement.op, name, self._value(statement.value), dtype)
+        self._line(f"{name} = {new};")
+
+    def _position(self, buffer: int, indices: tuple[Value, ...]) -> str:
+        """The number of an element in its buffer."""
+        position = ""
+        for (stretched, size), index in zip(self.strides[buffer], indices, strict=True):
+            at = self._value(index)
+            if stretched:
+                at = f"{at} * {stretched}"
+            position = f"({position}) * {size} + {at}" if position and position != "0l" else at
+        return position or "0"
+
+    # --- values ---------------------------------------------------------------------------------
+
+    def _known(self, value: Value) -> str | None:
+        if isinstance(value, Const):
+            return ops.literal(value.value, value.dtype)
+        if isinstance(value, DimRef):
+            return f"d{value.index}"
+        if isinstance(value, Local):
+            return self.locals[value]
+        found = self.temporary.get(value)
+        for scope in reversed(self.scopes):
+            if found is not None:
+                return found
+            found = scope.get(value)
+        return found
+
+    def _value(self, root: Value) -> str:
+        """The name of a value; what it needs is written before. Iterative."""
+        todo: list[tuple[Value, bool]] = [(root, False)]
+        while todo:
+            value, ready = todo.pop()
+            if self._known(value) is not None:
+                continue
+            if not ready:
+                todo.append((value, True))
+                todo.extend((p, False) for p in reversed(parts(value)))
+                continue
+            name = self._write(value)
+            (self.temporary if self._changes(value) else self.scopes[-1])[value] = name
+        found = self._known(root)
+        assert found is not None
+        return found
+
+    def _changes(self, value: Value) -> bool:
+        """Whether a value depends on what statements change, so that it holds for one statement only."""
+        found = self.volatile.get(value)
+        if found is None:
+            found = isinstance(value, Local)
+            found = found or (isinstance(value, Load) and value.buffer in self.mutable)
+            found = found or any(self._changes(p) for p in parts(value))
+            self.volatile[value] = found
+        return found
+
+    def _write(self, value: Value) -> str:
+        """A new variable of the value, whose parts are known."""
+        if isinstance(value, CheckIndex):
+            return self._checked(value)
+        if isinstance(value, Binary) and divides(value) and not nonzero(value.rhs):
+            self._fail_if(f"{self._known(value.rhs)} == 0", DivisionByZero, -1, "0l", "0l")
+        text = self._expression(value)
+        name = self._name()
+        self._line(f"const {REGISTER[value.dtype]} {name} = {text};")
+        return name
+
+    def _expression(self, value: Value) -> str:
+        x, y, z = (*(self._known(p) or "" for p in parts(value)), "", "", "")[:3]
+        match value:
+            case Load(dtype=dtype, buffer=buffer, indices=indices):
+                place = self._position(buffer, indices)
+                if buffer not in self.operands:
+                    return f"b{buffer}[{place}]"
+                if dtype == "bool":
+                    return f"b{buffer}[{place}] != 0"
+                return (
+                    f"vload_half({place}, b{buffer})"
+                    if dtype == "float16"
+                    else f"b{buffer}[{place}]"
+                )
+            case Unary(op=op, dtype=dtype, operand=operand):
+                return ops.unary(self.helpers, op, x, operand.dtype, dtype)
+            case Binary(op=op, dtype=dtype):
+                return ops.binary(self.helpers, op, x, y, dtype)
+            case Compare(op=op):
+                return ops.compare(op, x, y)
+            case Select():
+                return f"{x} ? {y} : {z}"
+            case Cast(dtype=dtype, operand=operand):
+                return ops.cast(x, operand.dtype, dtype)
+            case LoopVar(name=name):
+                raise ValueError(f"launch {self.entry}: {name} is used outside of its loop")
+        raise TypeError(f"unknown value {type(value).__name__}")
+
+    def _checked(self, value: CheckIndex) -> str:
+        index, bound = self._known(value.index) or "", self._known(value.bound) or ""
+        bad = f"{index} < 0 || {index} >= {bound}"
+        self._fail_if(bad, IndexOutOfRange, value.operand, index, bound)
+        return index
+
+    def _fail_if(self, bad: str, error: type, operand: int, index: str, bound: str) -> None:
+        args = f"record, {_CODE[error]}, {operand}, {index}, {bound}, {self.number}"
+        self._line(f"if ({bad}) {{ nvm_fault({args}); return; }}")
+
+
+def source_of(kernels: Sequence[tuple[int, Kernel]]) -> tuple[str, dict[int, list[list[object]]]]:
+    """The program of kernels with their numbers in the file, and the launch records of each."""
+    helpers = Helpers()
+    texts: list[str] = []
+    records: dict[int, list[list[object]]] = {}
+    for number, kernel in kernels:
+        records[number] = []
+        for part, launch in enumerate(schedule_grid(kernel)):
+            entry = f"k{number}_{part}"
+            texts.append(
+                f"/* {kernel.name.replace('*/', '')} */\n"
+                + LaunchText(launch, entry, number, helpers).text()
+            )
+            records[number].append(launch_record(launch, entry))
+    return "\n".join([ops.HEAD, *helpers.texts.values(), *texts]), records
+
+
+def device_code(kernels: Sequence[tuple[int, Kernel]]) -> bytes:
+    """The payload of a section of device code. Unsupported if a kernel has no OpenCL code."""
+    source, records = source_of(kernels)
+    return payload(source.encode(), records)
+
+
+__all__ = ["LaunchText", "device_code", "source_of"]

@@ -1,0 +1,300 @@
+"""Products of two operands on a grid: a tile of outputs a group, through shared memory and registers.
+
+before:  for i < M: for j < N: { acc = 0; for k < K: acc += x[i,k] * w[j,k]; out[i,j] = f(acc) }
+after:   group (I, J) of 16 x 16 threads (r, c):
+           for t < K / 16: { xs[k,i] = x[64 I + i, 16 t + k], ws[k,j] = w[64 J + j, 16 t + k] by all threads; barrier
+                             for k < 16: tile[a,b] += xs[k, 4 r + a] * ws[k, 16 b + c]; barrier }
+           out[64 I + 4 r + a, 64 J + 16 b + c] = f(tile[a,b])
+
+The rows are all loops on which only one factor depends, the columns those on which only the other does, the depth all
+loops that sum; so this is dense and batch_matmul with any layout of operands (panels too), and convolutions. Other
+parallel loops number batches. What lies beyond M, N or K is 0 in shared memory, and not stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nimblevm.kernels.loop_ir import (
+    Accumulate,
+    Binary,
+    Buffer,
+    Compare,
+    Const,
+    For,
+    If,
+    Kernel,
+    Load,
+    Local,
+    LoopVar,
+    SetLocal,
+    Statement,
+    Store,
+    Value,
+)
+from nimblevm.kernels.rewrite import Rewriter, all_statements, all_values
+from nimblevm.kernels.schedule.index import INDEX, const, folded, mentions
+from nimblevm.kernels.schedule.lanes import sums_of
+from nimblevm.kernels.schedule.launch import (
+    ONE,
+    Barrier,
+    Launch,
+    array,
+    groups_of,
+    ids,
+    is_size,
+    places,
+    turns,
+)
+
+SIDE = 16
+"""Threads along each side of a group, and depth of what lies in shared memory."""
+EACH = 4
+"""Rows and columns of a thread."""
+TILE = SIDE * EACH
+FEW = 4
+"""With so few rows or columns a group sums one output instead."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Product:
+    """A nest of loops that multiplies and sums.
+
+    start, after   the local's first value, and the statements that use the total
+    x, w           the factors; rows, columns: the loops that only one of them depends on
+    batch, depth   the loops that both or none depend on, the loops that sum
+    """
+
+    local: Local
+    start: Value
+    x: Value
+    w: Value
+    rows: tuple[For, ...]
+    columns: tuple[For, ...]
+    batch: tuple[For, ...]
+    depth: tuple[For, ...]
+    after: tuple[Statement, ...]
+
+
+def product_of(kernel: Kernel, loops: Sequence[For]) -> Product | None:
+    """The parts of a nest of parallel loops, if it is a product; its sizes are known before it."""
+    sums = sums_of(loops[-1]) if loops else None
+    if sums is None or len(sums.sums) != 1:
+        return None
+    (one,) = sums.sums
+    value = one.value
+    if one.op != "add" or not (isinstance(value, Binary) and value.op == "mul"):
+        return None
+    if not all(is_size(depth.extent) for depth in sums.depths):
+        return None
+    x, w = value.lhs, value.rhs
+    if mentions(x, loops[-1].var) and not mentions(w, loops[-1].var):
+        x, w = w, x  # the innermost loop is one over columns
+    rows = [loop for loop in loops if mentions(x, loop.var) and not mentions(w, loop.var)]
+    columns = [loop for loop in loops if mentions(w, loop.var) and not mentions(x, loop.var)]
+    if not rows or not columns or not _is_apart(kernel, (x, w), sums.after):
+        return None
+    batch = [loop for loop in loops if loop not in rows and loop not in columns]
+    (start,) = (first for local, first in sums.starts if local is one.local)
+    return Product(
+        one.local, start, x, w, tuple(rows), tuple(columns), tuple(batch), sums.depths, sums.after
+    )
+
+
+def _is_apart(kernel: Kernel, factors: Sequence[Value], after: Sequence[Statement]) -> bool:
+    """Whether nothing that the factors read is written behind, and they hold no local."""
+    same = dict(kernel.alias)
+    stored = {s.buffer for s in all_statements(after) if isinstance(s, Store)}
+    stored |= {same[b] for b in stored if b in same}
+    values = list(all_values(factors))
+    if any(isinstance(v, Local) for v in values):
+        return False
+    return not stored & {v.buffer for v in values if isinstance(v, Load)}
+
+
+def few(product: Product) -> Value | None:
+    """1 where the product has too few rows or columns for tiles, else 0, as a size; None: it never has."""
+    for loops in (product.rows, product.columns):
+        total = turns(loops)
+        if isinstance(total, Const):
+            if total.value <= FEW:
+                return ONE
+            continue
+        left = Binary(INDEX, "max", folded("sub", const(FEW + 1), total), const(0))
+        return Binary(INDEX, "min", left, ONE)
+    return None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Side:
+    """Where a group's rows or columns lie: loops, how many turns they have, the group's first turn."""
+
+    loops: tuple[For, ...]
+    total: Value
+    first: Value
+
+    def at(self, inside: Value) -> Value:
+        return folded("add", self.first, inside)
+
+
+class Tiles:
+    """Writes the launch of one product."""
+
+    def __init__(self, kernel: Kernel, product: Product) -> None:
+        self.kernel, self.product = kernel, product
+        self.group, self.thread = ids("g"), ids("t")
+        self.buffers: list[Buffer] = list(kernel.buffers)
+        m, n = turns(product.rows), turns(product.columns)
+        self.depth = turns(product.depth)
+        across, down = groups_of(n, TILE), groups_of(m, TILE)
+        self.groups = folded("mul", folded("mul", across, down), turns(product.batch))
+        index: Value = self.group[0]
+        if isinstance(across, Const) and across.value == 1:
+            column: Value = const(0)
+        else:
+            column, index = self._split(index, across)
+        if product.batch:
+            row, index = self._split(index, down)
+        else:
+            row, index = index, const(0)
+        self.rows = _Side(product.rows, m, folded("mul", row, const(TILE)))
+        self.columns = _Side(product.columns, n, folded("mul", column, const(TILE)))
+        self.batch = places(product.batch, index)
+
+    def _split(self, index: Value, size: Value) -> tuple[Value, Value]:
+        """Remainder and quotient."""
+        if not isinstance(size, Const):
+            size = Binary(INDEX, "max", size, ONE)  # a launch with no groups has none to divide
+        elif size.value < 1:
+            size = ONE
+        return folded("floormod", index, size), folded("floordiv", index, size)
+
+    def _array(self, name: str, role: str, *sizes: int) -> int:
+        self.buffers.append(array(name, self.product.local.dtype, role, *sizes))
+        return len(self.buffers) - 1
+
+    def launch(self, name: str, times: Value) -> Launch:
+        """times: 0 or 1, whether to launch it at all."""
+        self.xs, self.ws = (
+            self._array("xs", "shared", SIDE, TILE),
+            self._array("ws", "shared", SIDE, TILE),
+        )
+        self.tile = self._array("tile", "private", EACH, EACH)
+        self.own_x, self.own_w = (
+            self._array("x", "private", EACH),
+            self._array("w", "private", EACH),
+        )
+        grid = self.groups if times is ONE else folded("mul", self.groups, times)
+        body = (*self._cleared(), self._sum(), *self._stored())
+        return Launch(
+            name, self.kernel, (grid, ONE, ONE), (SIDE * SIDE, 1, 1), self.group, self.thread, tuple(self.buffers), body
+        )  # fmt: skip
+
+    def _thread_place(self) -> tuple[Value, Value]:
+        """Row and column of a thread in its group."""
+        t = self.thread[0]
+        return folded("floordiv", t, const(SIDE)), folded("floormod", t, const(SIDE))
+
+    def _each(self, turn: tuple[LoopVar, LoopVar], body: Sequence[Statement]) -> For:
+        return For(turn[0], const(EACH), (For(turn[1], const(EACH), tuple(body)),))
+
+    def _cleared(self) -> tuple[Statement, ...]:
+        zero = Const(self.product.local.dtype, _zero(self.product.local.dtype))
+        a, b = LoopVar(INDEX, "a"), LoopVar(INDEX, "b")
+        return (self._each((a, b), (Store(self.tile, (a, b), zero),)),)
+
+    def _sum(self) -> Statement:
+        step = LoopVar(INDEX, "s")
+        first = folded("mul", step, const(SIDE))
+        body = [
+            self._filled(self.xs, self.product.x, self.rows, first),
+            self._filled(self.ws, self.product.w, self.columns, first),
+            Barrier(),
+            self._multiplied(),
+            Barrier(),
+        ]
+        return For(step, groups_of(self.depth, SIDE), tuple(body))
+
+    def _filled(self, shared: int, factor: Value, side: _Side, first: Value) -> Statement:
+        """Part of a factor in shared memory; neighbours among threads take neighbours in memory."""
+        turn = LoopVar(INDEX, "q")
+        element = folded("add", folded("mul", turn, const(SIDE * SIDE)), self.thread[0])
+        if self._is_deep(factor):
+            k, inside = (
+                folded("floormod", element, const(SIDE)),
+                folded("floordiv", element, const(SIDE)),
+            )
+        else:
+            k, inside = (
+                folded("floordiv", element, const(TILE)),
+                folded("floormod", element, const(TILE)),
+            )
+        place, depth = side.at(inside), folded("add", first, k)
+        rewriter = Rewriter(
+            {**self.batch, **places(side.loops, place), **places(self.product.depth, depth)}.get
+        )
+        there = Binary(
+            "bool",
+            "and",
+            Compare("bool", "lt", place, side.total),
+            Compare("bool", "lt", depth, self.depth),
+        )
+        zero = Const(factor.dtype, _zero(factor.dtype))
+        copied = Store(shared, (k, inside), rewriter.value(factor))
+        body = (If(there, (copied,), (Store(shared, (k, inside), zero),)),)
+        return For(turn, const(TILE * SIDE // (SIDE * SIDE)), body)
+
+    def _is_deep(self, factor: Value) -> bool:
+        """Whether a factor's elements lie side by side along the depth."""
+        last = self.product.depth[-1].var
+        loads = [v for v in all_values((factor,)) if isinstance(v, Load) and v.indices]
+        return any(mentions(load.indices[-1], last) for load in loads)
+
+    def _multiplied(self) -> Statement:
+        row, column = self._thread_place()
+        dtype = self.product.local.dtype
+        k, a, b = LoopVar(INDEX, "k"), LoopVar(INDEX, "a"), LoopVar(INDEX, "b")
+        i, j = LoopVar(INDEX, "i"), LoopVar(INDEX, "j")
+        x_at = folded("add", folded("mul", row, const(EACH)), i)
+        w_at = folded("add", folded("mul", j, const(SIDE)), column)
+        term = Binary(dtype, "mul", Load(dtype, self.own_x, (a,)), Load(dtype, self.own_w, (b,)))
+        total = Binary(dtype, "add", Load(dtype, self.tile, (a, b)), term)
+        body: tuple[Statement, ...] = (
+            For(i, const(EACH), (Store(self.own_x, (i,), Load(dtype, self.xs, (k, x_at))),)),
+            For(j, const(EACH), (Store(self.own_w, (j,), Load(dtype, self.ws, (k, w_at))),)),
+            self._each((a, b), (Store(self.tile, (a, b), total),)),
+        )
+        return For(k, const(SIDE), body)
+
+    def _stored(self) -> tuple[Statement, ...]:
+        row, column = self._thread_place()
+        product = self.product
+        a, b = LoopVar(INDEX, "a"), LoopVar(INDEX, "b")
+        m = self.rows.at(folded("add", folded("mul", row, const(EACH)), a))
+        n = self.columns.at(folded("add", folded("mul", b, const(SIDE)), column))
+        rewriter = Rewriter(
+            {**self.batch, **places(product.rows, m), **places(product.columns, n)}.get
+        )
+        inside = Binary(
+            "bool",
+            "and",
+            Compare("bool", "lt", m, self.rows.total),
+            Compare("bool", "lt", n, self.columns.total),
+        )
+        total = Load(product.local.dtype, self.tile, (a, b))
+        body = (
+            SetLocal(product.local, rewriter.value(product.start)),
+            Accumulate(product.local, "add", total),
+            *rewriter.block(product.after),
+        )
+        return (self._each((a, b), (If(inside, body),)),)
+
+
+def _zero(dtype: str) -> float | int | bool:
+    if dtype == "bool":
+        return False
+    return 0.0 if dtype.startswith("float") else 0
+
+
+__all__ = ["Product", "Tiles", "few", "product_of"]
