@@ -219,6 +219,22 @@ static nvm_status read_header(input *in, nvm_loader *loader, const uint8_t **out
 /* --- sections
  * ------------------------------------------------------------------------------------------- */
 
+/* Private memory for the program's constants on pages of 2 MiB, if the system gives such; NULL
+ * where that does not pay. Kernels that read weights again and again are slower with pages of 4 KiB
+ * (docs/performance.md). The last page is a large one if at least half of it is used. */
+static void *map_large_pages(nvm_program *p, size_t size) {
+  const size_t page = (size_t)2 << 20;
+  if (size < page || size > SIZE_MAX / 2) return NULL;
+  const size_t length = size + 2 * page;
+  char *start = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (start == MAP_FAILED) return NULL;
+  p->mapping = start;
+  p->mapping_size = length;
+  start += -(uintptr_t)start & (page - 1);
+  (void)madvise(start, (size + page / 2) / page * page, MADV_HUGEPAGE); /* else small ones */
+  return start;
+}
+
 /* Constants stay where they are if they can: mapped from a file, borrowed from memory. If their
  * digest is checked they are copied: what is mapped can change after it was looked at. */
 static nvm_status place_constants(const input *in, nvm_loader *loader, uint64_t offset, size_t size,
@@ -242,8 +258,8 @@ static nvm_status place_constants(const input *in, nvm_loader *loader, uint64_t 
     *out_data = (const uint8_t *)mapping + (offset - start);
     return NVM_OK;
   }
-  void *copy = NULL;
-  NVM_TRY(nvm_arena_alloc(loader->arena, size, ALIGNMENT, &copy));
+  void *copy = map_large_pages(p, size);
+  if (copy == NULL) NVM_TRY(nvm_arena_alloc(loader->arena, size, ALIGNMENT, &copy));
   NVM_TRY(read_input(in, offset, size, copy));
   *out_data = copy;
   return NVM_OK;

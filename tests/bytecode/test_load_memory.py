@@ -67,6 +67,36 @@ def test_a_second_process_shares_the_constants(large: Path) -> None:
     assert copied.loaded > SIZE // 2
 
 
+def large_pages() -> int:
+    """Kilobytes of mappings for which pages of 2 MiB were asked for."""
+    sizes, total = [0], 0
+    for row in Path("/proc/self/smaps").read_text().splitlines():
+        name, _, value = row.partition(":")
+        if name == "Size":
+            sizes.append(int(value.split()[0]))
+        elif name == "VmFlags" and " hg" in value:
+            total += sizes[-1]
+    return total
+
+
+@pytest.mark.skipif(
+    not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="no large pages here"
+)
+@pytest.mark.parametrize("way", [{"copy": True}, {"verify": "full"}])
+def test_copied_constants_lie_on_large_pages(large: Path, way: dict[str, object]) -> None:
+    before = large_pages()
+    with nvm.load(large, **way) as exe, nvm.VirtualMachine(exe) as vm:  # type: ignore[arg-type]
+        assert large_pages() - before == SIZE // 1024
+        np.testing.assert_array_equal(vm.run().numpy()[[0, -1]], [0, SIZE // 4 - 1])
+    assert large_pages() == before
+
+
+def test_few_constants_ask_for_no_large_pages() -> None:
+    before = large_pages()
+    with nvm.Executable.from_bytes(serialize(assemble(TEXT))):
+        assert large_pages() == before
+
+
 @pytest.mark.slow
 def test_load_time_is_linear_in_what_is_read(tmp_path: Path) -> None:
     """Seconds of this process for 500 and 4000 functions; constants do not count."""
