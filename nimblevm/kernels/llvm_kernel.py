@@ -438,7 +438,8 @@ class KernelText:
         elif dtype == "float16":
             found = ops.float_to_half(b, found)
         b.void(
-            f"store {MEMORY[dtype]} {found}, ptr {self._address(buffer, indices)}{self._access(dtype)}"
+            f"store {MEMORY[dtype]} {found}, {self._pointer(buffer)} {self._address(buffer, indices)}"
+            f"{self._access(dtype)}"
         )
 
     def _total(self, value: Value) -> str:
@@ -478,7 +479,16 @@ class KernelText:
                 at = scaled if at == "0" else b.do(f"add nsw i64 {scaled}, {at}")
             position = at
         type_ = MEMORY[self.kernel.buffers[buffer].dtype]
-        return b.do(f"getelementptr inbounds {type_}, ptr %b{buffer}, i64 {position}")
+        base = f"{self._pointer(buffer)} {self._base(buffer)}"
+        return b.do(f"getelementptr inbounds {type_}, {base}, i64 {position}")
+
+    def _pointer(self, buffer: int) -> str:
+        """The type of a buffer's addresses."""
+        return "ptr"
+
+    def _base(self, buffer: int) -> str:
+        """Where a buffer begins."""
+        return f"%b{buffer}"
 
     def _accumulate(self, statement: Accumulate) -> None:
         b = self.lines
@@ -552,8 +562,9 @@ class KernelText:
             case Local(dtype=dtype):
                 return b.do(f"load {REGISTER[dtype]}, ptr {self.locals[value]}")
             case Load(dtype=dtype, buffer=buffer, indices=indices):
+                place = self._address(buffer, indices)
                 raw = b.do(
-                    f"load {MEMORY[dtype]}, ptr {self._address(buffer, indices)}{self._access(dtype)}"
+                    f"load {MEMORY[dtype]}, {self._pointer(buffer)} {place}{self._access(dtype)}"
                 )
                 if dtype == "bool":
                     return b.do(f"icmp ne i8 {raw}, 0")

@@ -32,7 +32,6 @@ from nimblevm.kernels.loop_ir import (
     Load,
     Statement,
     Store,
-    Value,
 )
 from nimblevm.kernels.rewrite import all_statements, all_values, values_of
 from nimblevm.kernels.schedule.grid import schedule_grid
@@ -42,6 +41,9 @@ ARCH, PTX_VERSION = "sm_70", "ptx60"
 FEATURES = ("ptx",)
 """What Helpers are told of the target: halves are converted by instructions."""
 TRIPLE = "nvptx64-nvidia-cuda"
+
+MOST_TURNS = 64
+"""Longer loops are never unrolled whole."""
 
 _SREG = "llvm.nvvm.read.ptx.sreg"
 _FAULT = """define internal void @nvm_fault(ptr addrspace(1) %record, i32 %code, i32 %operand, i64 %index, i64 %bound,
@@ -82,7 +84,7 @@ class GridText(KernelText):
     def text(self) -> str:
         """The entry and the arrays that its groups share. Raises Unsupported for an operation without code."""
         self.lines.label("entry")
-        self._pointers()
+        self._pitches()
         self._ids()
         self._allocate_locals(self.stack)
         self._strides()
@@ -103,7 +105,7 @@ class GridText(KernelText):
             notes = "noalias " if self.noalias[n] else ""
             if n not in self.written:
                 notes += "readonly "
-            yield f"ptr addrspace(1) {notes}{self.capture}%p{n}"
+            yield f"ptr addrspace(1) {notes}{self.capture}%b{n}"
         if self.launch.can_fail():
             yield "ptr addrspace(1) %fault"
         for n in self.launch.dims():
@@ -123,18 +125,20 @@ class GridText(KernelText):
             count *= int(axis.size.value)
         return count
 
-    def _pointers(self) -> None:
-        """Generic pointers, as all code uses them; LLVM finds out again which memory each is of."""
-        b = self.lines
-        for n in self.operands:
-            b.void(f"%b{n} = addrspacecast ptr addrspace(1) %p{n} to ptr")
-        for n, name in self.shared.items():
-            b.void(f"%b{n} = addrspacecast ptr addrspace(3) @{name} to ptr")
+    def _pointer(self, buffer: int) -> str:
+        if buffer in self.shared:
+            return "ptr addrspace(3)"
+        return "ptr" if buffer in self.stack else "ptr addrspace(1)"
+
+    def _base(self, buffer: int) -> str:
+        return f"@{self.shared[buffer]}" if buffer in self.shared else f"%b{buffer}"
+
+    def _pitches(self) -> None:
         needed = set(self.launch.dims())
         for n in self.pitch_of.values():
             if n in needed:
-                many = b.do(f"icmp ne i64 %d{n}, 1")
-                b.void(f"%s{n} = zext i1 {many} to i64")
+                many = self.lines.do(f"icmp ne i64 %d{n}, 1")
+                self.lines.void(f"%s{n} = zext i1 {many} to i64")
 
     def _ids(self) -> None:
         used = set(self.launch.values())
@@ -192,8 +196,9 @@ class GridText(KernelText):
         b = self.lines
         extent = self._value(loop.extent)
         name = b.name("loop")
-        wish = ', !{!"llvm.loop.unroll.full"}' if self._is_of_registers(loop) else ""
-        mark = self._node(f'distinct !{{!SELF, !{{!"llvm.loop.mustprogress"}}{wish}}}')
+        mark = self._node(
+            f'distinct !{{!SELF, !{{!"llvm.loop.mustprogress"}}{_unrolling(loop, self.stack)}}}'
+        )
         b.void(f"br label %{name}.pre")
         b.label(f"{name}.pre")
         b.void(f"br label %{name}.head")
@@ -209,20 +214,6 @@ class GridText(KernelText):
         b.void(f"br label %{name}.head, !llvm.loop {mark}")
         b.label(f"{name}.exit")
 
-    def _is_of_registers(self, loop: For) -> bool:
-        """Whether a loop of a fixed number of turns indexes a thread's own arrays by its variable."""
-        if not isinstance(loop.extent, Const):
-            return False
-        seen: set[Value] = set()
-        for statement in all_statements(loop.body):
-            values = list(all_values(values_of(statement), seen))
-            places = [v.indices for v in values if isinstance(v, Load) and v.buffer in self.stack]
-            if isinstance(statement, Store) and statement.buffer in self.stack:
-                places.append(statement.indices)
-            if any(loop.var in set(all_values(place)) for place in places):
-                return True
-        return False
-
     def _poll(self) -> None:
         """Nobody stops a grid."""
 
@@ -236,6 +227,22 @@ class GridText(KernelText):
         b.void(f"call void @nvm_fault(ptr addrspace(1) %fault, {fault}, i32 {self.index})")
         b.void("ret void")
         b.label(f"{name}.ok")
+
+
+def _unrolling(loop: For, own: set[int]) -> str:
+    """The wish to unroll a loop of a fixed number of turns whole: where its variable indexes a thread's `own` arrays
+    (else they are no registers), and around such a loop (so that what turns share is found). Not around barriers, which
+    stand between steps that are long.
+    """
+    inside = list(all_statements(loop.body))
+    if any(isinstance(s, Barrier) for s in inside):
+        return ', !{!"llvm.loop.unroll.disable"}'
+    if not isinstance(loop.extent, Const) or loop.extent.value > MOST_TURNS:
+        return ""
+    touched = {s.buffer for s in inside if isinstance(s, Store)}
+    values = all_values([v for s in inside for v in values_of(s)])
+    touched |= {v.buffer for v in values if isinstance(v, Load)}
+    return ', !{!"llvm.loop.unroll.full"}' if touched & own else ""
 
 
 def entry_name(launch: Launch, index: int) -> str:
