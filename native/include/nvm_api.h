@@ -386,13 +386,19 @@ typedef struct nvm_arg {
   void *storage;
 } nvm_arg;
 
-/* Fill args[0 .. n) from parallel arrays, for bindings that make many values. codes[i]:
- *   dtype | rank << 8      a compact host tensor: takes the next of `data` and `rank` of `shapes`,
- *                          which args then points to
+/* Fill args[0 .. n) from values breadth first, for bindings that make many: those of the `roots`
+ * parameters, then the fields of these, then the fields of those, each value's in order. codes[i]:
+ *   0                      a compact host tensor: takes the next of `tensors` (dtype | rank << 8;
+ *                          with bit 16 all that follow are like it) and of `data` (NULL: right
+ *                          behind the tensor before it) and `rank` of `shapes`, which args then
+ *                          points to
  *   -1 - (ctor | fields << 32)   an ADT value or tuple (ctor 0)
- *   INT64_MAX              left as it is */
-void nvm_args_fill(nvm_arg *args, size_t n, const int64_t *codes, void *const *data,
-                   const int64_t *shapes);
+ *   1                      left as it is, for the caller to fill in
+ * places: 2 n numbers; the first n say where in `args` each value went. Errors: INVALID_INPUT
+ * (codes that do not name n values, a dtype that there isn't), DIM_OVERFLOW. */
+nvm_status nvm_args_fill(nvm_arg *args, size_t n, size_t roots, const int64_t *codes,
+                         const int64_t *tensors, void *const *data, const int64_t *shapes,
+                         int64_t *places);
 /* A tensor in DLPack's form, lent: `tensor` is consumed, its deleter is called when the memory is
  * no longer used. On an error it stays the caller's. Errors: INVALID_INPUT_TYPE (a dtype that Relay
  * lacks, or vectors), INVALID_INPUT (no host memory). */

@@ -753,26 +753,3 @@ nvm_status nvm_args_privatize(nvm_vm *vm) {
   if (status != NVM_OK) nvm_handles_clear(vm->heap);
   return status;
 }
-
-NVM_EXPORT void nvm_args_fill(nvm_arg *args, size_t n, const int64_t *codes, void *const *data,
-                              const int64_t *shapes) {
-  for (size_t i = 0; i < n; i++) {
-    int64_t code = codes[i];
-    nvm_arg *arg = &args[i];
-    if (code == INT64_MAX) continue;
-    if (code < 0) {
-      uint64_t packed = (uint64_t)(-1 - code);
-      arg->kind = NVM_ARG_ADT;
-      arg->ctor = (uint32_t)packed;
-      arg->n_fields = (uint32_t)(packed >> 32);
-      continue;
-    }
-    arg->kind = NVM_ARG_TENSOR;
-    arg->dtype = (int32_t)(code & 255);
-    arg->rank = (uint32_t)(code >> 8);
-    arg->dl_device_type = 1;
-    arg->data = *data++;
-    arg->shape = shapes;
-    shapes += arg->rank;
-  }
-}

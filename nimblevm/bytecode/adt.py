@@ -9,6 +9,11 @@ from nimblevm.bytecode.types import Type
 from nimblevm.errors import InvalidInput
 
 
+def value_code(index: int, fields: int) -> int:
+    """What nvm_args_fill is told of a value that constructor `index` made of so many fields."""
+    return -1 - (index | fields << 32)
+
+
 @dataclass(frozen=True, slots=True)
 class Constructor:
     """A constructor of an executable: callable, makes ADTValues.
@@ -19,6 +24,8 @@ class Constructor:
     tag       position in its type
     fields    field types as text, for messages
     types     field types as records; their type variables are those of the data type
+    home      the same object for all constructors of an executable, by which a call knows its own
+    code      constructor and number of fields as nvm_args_fill reads them
     """
 
     index: int
@@ -27,6 +34,11 @@ class Constructor:
     tag: int
     fields: tuple[str, ...]
     types: tuple[Type, ...] = field(default=(), compare=False)
+    home: object = field(default=None, compare=False, repr=False)
+    code: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "code", value_code(self.index, len(self.fields)))
 
     def __call__(self, *fields: Any) -> ADTValue:
         """A value; fields may be anything that run() takes. Their types are checked when the value enters a VM.
@@ -65,4 +77,4 @@ class ADTValue:
         return f"{self.constructor.name}({', '.join(map(inner, self.fields))})"
 
 
-__all__ = ["ADTValue", "Constructor"]
+__all__ = ["ADTValue", "Constructor", "value_code"]

@@ -184,12 +184,13 @@ class Executable:
         adt, tag, n_fields = ffi.new("int32_t *"), ffi.new("uint32_t *"), ffi.new("uint32_t *")
         fields = ffi.new("const uint32_t **")
         out: list[Constructor] = []
+        home = object()
         for i in range(lib.nvm_program_constructor_count(self.handle)):
             name = text(lib.nvm_program_constructor(self.handle, i, adt, tag, n_fields, fields))
             numbers = ffi.unpack(fields[0], n_fields[0]) if n_fields[0] else ()
             types = tuple(self.types[t] for t in numbers)
             owner = self._adts[adt[0]] if adt[0] >= 0 else ""
-            out.append(Constructor(i, name, owner, tag[0], tuple(map(str, types)), types))
+            out.append(Constructor(i, name, owner, tag[0], tuple(map(str, types)), types, home))
         return tuple(out)
 
     def constructor(self, name: str) -> Constructor:

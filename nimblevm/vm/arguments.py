@@ -5,13 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
+from operator import attrgetter
+from struct import pack
 from typing import Any, NoReturn
 
 import numpy as np
 
 from nimblevm import dtypes
-from nimblevm._ffi import ffi, lib
-from nimblevm.bytecode.adt import ADTValue, Constructor
+from nimblevm._ffi import check, ffi, lib
+from nimblevm.bytecode.adt import ADTValue, Constructor, value_code
 from nimblevm.bytecode.executable import Executable
 from nimblevm.bytecode.types import FunctionInfo, TensorType
 from nimblevm.errors import InvalidInput, InvalidInputType, ValueMoved
@@ -19,6 +22,7 @@ from nimblevm.vm.tensor import DTYPE_NUMBERS, Gift, Moved, Tensor, as_array, fro
 
 # The dtype objects that arrays share: comparing them costs less than hashing.
 _CODES = {id(dtype): number for dtype, number in DTYPE_NUMBERS.items()}
+_OWN_DTYPES = {dtype: dtype for dtype in DTYPE_NUMBERS}
 _BOOL = dtypes.BY_NAME["bool"].number
 _LEAST, _MOST = -(2**63), 2**63 - 1
 _INT64 = range(_LEAST, _MOST + 1)
@@ -26,8 +30,13 @@ _INT64 = range(_LEAST, _MOST + 1)
 _ARGS = ffi.typeof("nvm_arg[]")
 _NUMBERS = ffi.typeof("int64_t[]")
 _POINTERS = ffi.typeof("void *[]")
-_LEAVE = 2**63 - 1
+_LEAVE = 1
 """A code of nvm_args_fill: filled in afterwards."""
+_ALIKE = 1 << 16
+"""In a tensor's code: those behind it have its dtype and shape too."""
+_COPIED = 4096
+"""Bytes of an array up to which a copy costs less than an address."""
+_SHAPE, _DTYPE = attrgetter("shape"), attrgetter("dtype")
 _FEW = 8
 """Parameters of functions whose argument array is kept."""
 _ARG_TENSOR = lib.NVM_ARG_TENSOR
@@ -87,22 +96,21 @@ def _place(where: _Where) -> str:
     return where + "".join(steps)
 
 
-def _place_of(value: Any, number: int, place: str) -> str:
-    """Where item `number` of `ArgumentList._items` stands in an argument; for errors, so its cost does not matter."""
-    stack: list[tuple[Any, _Where]] = [(value, place)]
-    while stack:
-        item, where = stack.pop()
-        while type(item) is Moved:
-            item = item.value
+def _place_of(values: Sequence[Any], places: Sequence[str], number: int) -> str:
+    """Where value `number` of `ArgumentList` stands in the arguments; for errors, so its cost does not matter."""
+    found: list[tuple[Any, _Where]] = list(zip(values, places, strict=True))
+    for item, where in found:
         if number == 0:
             return _place(where)
         number -= 1
+        while type(item) is Moved:
+            item = item.value
         if type(item) is ADTValue:
             constructor = item.constructor
-            stack += [(field, (where, constructor, i)) for i, field in enumerate(item.fields)]
+            found += [(field, (where, constructor, i)) for i, field in enumerate(item.fields)]
         elif isinstance(item, (tuple, list)):
-            stack += [(field, (where, None, i)) for i, field in enumerate(item)]
-    return place
+            found += [(field, (where, None, i)) for i, field in enumerate(item)]
+    return places[0]
 
 
 def _whole_strides(array: np.ndarray[Any, Any]) -> bool:
@@ -113,87 +121,61 @@ def _whole_strides(array: np.ndarray[Any, Any]) -> bool:
 class ArgumentList:
     """The nvm_arg array of one call. Keeps what it points to alive until the call is over.
 
-    Compact arrays, tuples and ADT values, of which a call may have thousands, are collected in lists that C reads at
+    Values are listed breadth first in one list that grows while it is read, which takes the least work a value.
+    Compact arrays, tuples and ADT values, of which a call may have thousands, are described by lists that C reads at
     once (nvm_args_fill); what else there is, is filled in one by one.
+
+    exe, vm   what is called
+    values    of the parameters
+    places    of the parameters ("parameter %x"), which open the messages of InvalidInput
     """
 
     __slots__ = (
-        "_arrays", "_codes", "_exe", "_keep", "_others", "_shapes", "_vm", "gifts", "given_handles",
+        "_arrays", "_codes", "_exe", "_keep", "_others", "_places", "_values", "_vm", "gifts", "given_handles",
     )  # fmt: skip
 
-    def __init__(self, exe: Executable, vm: object) -> None:
+    def __init__(
+        self, exe: Executable, vm: object, values: Sequence[Any], places: Sequence[str]
+    ) -> None:
         self._exe = exe
         self._vm = vm
+        self._values, self._places = values, places
         self.gifts: list[Gift] = []
         self.given_handles: list[Handle] = []
         self._codes: list[int] = []
-        self._arrays: list[np.ndarray[Any, Any]] = []  # the compact ones
-        self._shapes: list[int] = []  # of the compact arrays
-        self._others: list[tuple[int, Any]] = []  # position and value of what C does not fill
+        self._arrays: list[np.ndarray[Any, Any]] = []  # of the codes 0, in order
+        self._others: list[tuple[int, Any]] = []  # number and value of what C does not fill
         self._keep: list[Any] = []
+        self._list_values()
 
-    def add(self, value: Any, place: str) -> None:
-        """Append one parameter's value; `place` ("parameter %x") opens the messages of InvalidInput."""
-        if type(value) is int and value in _INT64:  # common in calls that take microseconds
-            self._others.append((len(self._codes), value))
-            self._codes.append(_LEAVE)
-            return
-        items = self._items(value, place)
-        codes, arrays, table = self._codes, self._arrays, self._exe.constructors
-        shapes, of_dtype = self._shapes, _CODES.get
-        codes_of: dict[int, int] = {}  # constructors of this value
-        number = len(items)
-        for item in reversed(items):
-            number -= 1
-            kind = type(item)
-            if kind is np.ndarray:
-                code = of_dtype(id(item.dtype))
-                if code is not None and item.flags.c_contiguous:
-                    shape = item.shape
-                    codes.append(code | len(shape) << 8)
-                    shapes += shape
-                    arrays.append(item)
-                    continue
-            elif kind is ADTValue:
-                constructor = item.constructor
-                known = codes_of.get(id(constructor))
-                if known is None:
-                    index = constructor.index
-                    if index >= len(table) or table[index] is not constructor:
-                        index = self._constructor_index(constructor, value, number, place)
-                    known = codes_of[id(constructor)] = -1 - index
-                codes.append(known - (len(item.fields) << 32))
-                continue
-            elif isinstance(item, (tuple, list)):
-                codes.append(-1 - (len(item) << 32))
-                continue
-            self._add_other(item, partial(_place_of, value, number, place))
-
-    def _items(self, value: Any, place: str) -> list[Any]:
-        """The value and all that is in it in postorder, backwards: a value before its fields, the last field first."""
-        items: list[Any] = []
-        stack = [value]
-        pop, extend, append = stack.pop, stack.extend, items.append
-        while stack:
-            item = pop()
+    def _list_values(self) -> None:
+        home = self._exe.constructors[0].home
+        items = list(self._values)
+        extend, code, keep = items.extend, self._codes.append, self._arrays.append
+        for item in items:
             kind = type(item)
             if kind is ADTValue:
-                extend(item.fields)
-            elif kind is Moved:
-                opened = self._opened(item.value, partial(_place_of, value, len(items), place))
-                if type(opened) is not Gift:
-                    stack.append(opened)
-                    continue
-                item = opened
-            elif kind is not np.ndarray and isinstance(item, (tuple, list)):
-                extend(item)
-            append(item)
-        return items
+                constructor, fields = item.constructor, item.fields
+                if constructor.home is home and len(fields) == len(constructor.fields):
+                    code(constructor.code)
+                else:
+                    code(self._foreign_code(constructor, len(fields)))
+                extend(fields)
+            elif kind is np.ndarray:
+                code(0)
+                keep(item)
+            else:
+                extend(self._add_other(item))
 
-    def _opened(self, value: Any, place: Callable[[], str]) -> Any:
+    def _place(self) -> str:
+        """Where the value stands that is being listed."""
+        return _place_of(self._values, self._places, len(self._codes))
+
+    def _opened(self, value: Any) -> Any:
         """A value that is given away: a tensor as Gift, others as a value whose fields are given away."""
         if isinstance(value, Tensor):
-            gift = Gift(value, place)
+            number = len(self._codes)
+            gift = Gift(value, lambda: _place_of(self._values, self._places, number))
             self.gifts.append(gift)
             return gift
         if isinstance(value, ADTValue):
@@ -204,36 +186,45 @@ class ArgumentList:
             self.given_handles.append(value)
         return value
 
-    def _add_other(self, item: Any, place: Callable[[], str]) -> None:
-        value = item.numpy() if type(item) is Tensor else item
-        if type(value) is not np.ndarray and type(value) is not Gift:
-            value = self._leaf(value, place)
-        if isinstance(value, np.ndarray):
-            if value.dtype not in DTYPE_NUMBERS:
-                value = as_array(value, place)
-            if not value.flags.c_contiguous and not _whole_strides(value):
-                value = np.ascontiguousarray(value)
-            if value.flags.c_contiguous:
-                self._codes.append(DTYPE_NUMBERS[value.dtype] | value.ndim << 8)
-                self._shapes += value.shape
-                self._arrays.append(value)
-                return
-        self._others.append((len(self._codes), value))
-        self._codes.append(_LEAVE)
+    def _add_other(self, item: Any) -> Sequence[Any]:
+        """Append what is neither an ADT value nor an array; its fields, if it has some."""
+        if type(item) is int and item in _INT64:  # common in calls that take microseconds
+            self._others.append((len(self._codes), item))
+            self._codes.append(_LEAVE)
+            return ()
+        if type(item) is Moved:
+            item = self._opened(item.value)
+        if type(item) is ADTValue:
+            self._codes.append(self._foreign_code(item.constructor, len(item.fields)))
+            return item.fields
+        if isinstance(item, (tuple, list)) and not isinstance(item, np.ndarray):
+            self._codes.append(value_code(0, len(item)))
+            return item
+        if type(item) is Tensor:
+            item = item.numpy()
+        elif type(item) is not Gift and type(item) is not np.ndarray:
+            item = self._leaf(item)
+        if isinstance(item, np.ndarray):
+            self._arrays.append(item)
+            self._codes.append(0)
+        else:
+            self._others.append((len(self._codes), item))
+            self._codes.append(_LEAVE)
+        return ()
 
-    def _constructor_index(
-        self, constructor: Constructor, value: Any, number: int, place: str
-    ) -> int:
-        """The index of a constructor that was made for another executable of the same types."""
+    def _foreign_code(self, constructor: Constructor, fields: int) -> int:
+        """The code of a value whose constructor was made for another executable of the same types, or that does not
+        have its number of fields, which C refuses.
+        """
         for own in self._exe.constructors:
             if (own.adt, own.name, own.tag) == (constructor.adt, constructor.name, constructor.tag):
-                return own.index
+                return value_code(own.index, fields)
         raise InvalidInput(
-            f"{_place_of(value, number, place)}: the executable has no constructor {constructor.name} "
-            f"of {constructor.adt}"
+            f"{self._place()}: the executable has no constructor {constructor.name} of {constructor.adt}"
         )
 
-    def _leaf(self, value: Any, place: Callable[[], str]) -> Any:
+    def _leaf(self, value: Any) -> Any:
+        place = self._place
         if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
             if isinstance(value, int) and value not in _INT64:
                 raise InvalidInput(f"{place()}: {value} does not fit int64")
@@ -256,14 +247,80 @@ class ArgumentList:
             self._check_gifts()
         count = len(self._codes)
         args = ffi.new(_ARGS, count)
-        if self._arrays or len(self._others) < count:
-            shapes = ffi.new(_NUMBERS, self._shapes)
-            self._keep.append(shapes)
-            data = ffi.new(_POINTERS, list(map(ffi.from_buffer, self._arrays)))
-            lib.nvm_args_fill(args, count, ffi.new(_NUMBERS, self._codes), data, shapes)
-        for position, value in self._others:
-            self._fill(args[position], value)
+        shapes, tensors, data = self._describe_arrays()
+        listed = (*self._codes, *tensors, *shapes)
+        # A third of what array("q") or ffi.new take.
+        numbers = ffi.from_buffer(_NUMBERS, pack(f"{len(listed)}q", *listed))
+        places = ffi.new(_NUMBERS, 2 * count)
+        at = numbers + count
+        check(
+            lib.nvm_args_fill(
+                args, count, len(self._values), numbers, at, data, at + len(tensors), places
+            )
+        )
+        self._keep.append(numbers)
+        for number, value in self._others:
+            self._fill(args[places[number]], value)
         return args, count
+
+    def _describe_arrays(self) -> tuple[Sequence[int], Sequence[int], Any]:
+        """Shapes, dtypes and addresses of the arrays as nvm_args_fill reads them."""
+        arrays = self._arrays
+        if not arrays:
+            return [], [], ffi.NULL
+        shapes, kinds = list(map(_SHAPE, arrays)), list(map(_DTYPE, arrays))
+        shape = shapes[0]
+        number: Any = _CODES.get(id(kinds[0]))
+        # Comparing with an equal object is comparing addresses.
+        alike = shapes.count(shape) == kinds.count(kinds[0]) == len(arrays)
+        numbers: list[Any] = [number] if alike else list(map(_CODES.get, map(id, kinds)))
+        try:
+            if None in numbers:
+                raise ValueError("a dtype that is not one of numpy's own objects")
+            data = self._addresses(alike and arrays[0].nbytes <= _COPIED)
+        except (TypeError, ValueError):
+            if not self._take_out_strided():
+                raise
+            return self._describe_arrays()
+        if alike:
+            return shape, [number | len(shape) << 8 | _ALIKE], data
+        tensors = [number | len(shape) << 8 for number, shape in zip(numbers, shapes, strict=True)]
+        return list(chain.from_iterable(shapes)), tensors, data
+
+    def _addresses(self, copied: bool) -> Any:
+        """The arrays' memory. TypeError or ValueError if one is not compact.
+
+        copied   into one block, which for small arrays takes a third of the time that an address for each takes
+        """
+        arrays: list[Any] = self._arrays
+        if not copied or len(arrays) < 3:
+            return ffi.new(_POINTERS, list(map(ffi.from_buffer, arrays)))
+        data = ffi.new(_POINTERS, len(arrays))
+        data[0] = block = ffi.from_buffer(b"".join(arrays))
+        self._keep.append(block)
+        return data
+
+    def _take_out_strided(self) -> bool:
+        """Keep only compact arrays of numpy's own dtypes; whether there were others. InvalidInputType for what is no
+        tensor.
+        """
+        arrays, self._arrays = self._arrays, []
+        numbers = [number for number, code in enumerate(self._codes) if code == 0]
+        changed = False
+        for number, given in zip(numbers, arrays, strict=True):
+            value = as_array(given, partial(_place_of, self._values, self._places, number))
+            if id(value.dtype) not in _CODES:
+                value = value.view(_OWN_DTYPES[value.dtype])
+            if not value.flags.c_contiguous and not _whole_strides(value):
+                value = np.ascontiguousarray(value)
+            changed |= value is not given
+            if value.flags.c_contiguous:
+                self._arrays.append(value)
+            else:
+                self._others.append((number, value))
+                self._codes[number] = _LEAVE
+                changed = True
+        return changed
 
     def _fill(self, arg: Any, value: Any) -> None:
         """A strided array, a gift, a number or a handle."""

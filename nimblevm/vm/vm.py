@@ -242,9 +242,7 @@ class VirtualMachine:
                     return self._invoke_kept(handle, entry, kept, args)
             finally:
                 kept.lock.release()
-        arguments = ArgumentList(exe, self)
-        for value, place in zip(args, places, strict=True):
-            arguments.add(value, place)
+        arguments = ArgumentList(exe, self, args, places)
         array, count = arguments.build()
         gives = arguments if arguments.gifts or arguments.given_handles else None
         return self._invoke(handle, entry, array, count, args, gives, wants)

@@ -235,6 +235,48 @@ static void test_given_away(uint32_t vector, uint32_t two, uint32_t append) {
   nvm_result_free(first);
 }
 
+/* Two roots: a value of (tensor, value of (tensor), left) and a tensor; breadth first. */
+static void test_fill(void) {
+  const int64_t vectors = NVM_DTYPE_FLOAT32 | 1 << 8, alike = vectors | 1 << 16;
+  int64_t codes[] = {-1 - (7 + ((int64_t)3 << 32)), 0, 0, -1 - (9 + ((int64_t)1 << 32)), 1, 0};
+  int64_t tensors[] = {vectors, vectors, NVM_DTYPE_INT8 | 2 << 8}, places[12];
+  int64_t shapes[] = {4, 6, 2, 3};
+  void *blocks[] = {data, NULL, data + 100};
+  nvm_arg args[6] = {0};
+  CHECK_STATUS(nvm_args_fill(args, 6, 2, codes, tensors, blocks, shapes, places), NVM_OK);
+  const int64_t want[] = {4, 5, 0, 2, 3, 1};
+  CHECK(memcmp(places, want, sizeof want) == 0);
+  CHECK(args[4].kind == NVM_ARG_ADT && args[4].ctor == 7 && args[4].n_fields == 3);
+  CHECK(args[2].kind == NVM_ARG_ADT && args[2].ctor == 9 && args[2].n_fields == 1);
+  CHECK(args[5].kind == NVM_ARG_TENSOR && args[5].data == data && args[5].shape[0] == 4);
+  CHECK(args[0].data == data + 4 && args[0].rank == 1 && args[0].shape[0] == 6);
+  CHECK(args[1].data == data + 100 && args[1].dtype == NVM_DTYPE_INT8 && args[1].shape[1] == 3);
+  CHECK(args[3].kind == 0);
+  tensors[0] = alike;
+  blocks[2] = NULL;
+  CHECK_STATUS(nvm_args_fill(args, 6, 2, codes, tensors, blocks, shapes, places), NVM_OK);
+  CHECK(args[1].data == data + 8 && args[1].dtype == NVM_DTYPE_FLOAT32 && args[1].shape == shapes);
+  CHECK_STATUS(nvm_args_fill(NULL, 0, 0, NULL, NULL, NULL, NULL, NULL), NVM_OK);
+  const size_t wrong[][2] = {{5, 2}, {6, 1}, {6, 3}, {1, 2}, {6, 0}};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+    CHECK_STATUS(
+        nvm_args_fill(args, wrong[i][0], wrong[i][1], codes, tensors, blocks, shapes, places),
+        NVM_INVALID_INPUT);
+  codes[4] = 2;
+  CHECK_STATUS(nvm_args_fill(args, 6, 2, codes, tensors, blocks, shapes, places),
+               NVM_INVALID_INPUT);
+  codes[4] = INT64_MIN;
+  CHECK_STATUS(nvm_args_fill(args, 6, 2, codes, tensors, blocks, shapes, places),
+               NVM_INVALID_INPUT);
+  codes[4] = 1;
+  tensors[0] = 200 | 1 << 8;
+  CHECK_STATUS(nvm_args_fill(args, 6, 2, codes, tensors, blocks, shapes, places),
+               NVM_INVALID_INPUT);
+  tensors[0] = vectors;
+  shapes[0] = -1;
+  CHECK_STATUS(nvm_args_fill(args, 6, 2, codes, tensors, blocks, shapes, places), NVM_DIM_OVERFLOW);
+}
+
 int main(void) {
   new_program(0);
   uint32_t vector = identity("vector", T_VECTOR), lists = identity("lists", T_LIST_OF);
@@ -260,5 +302,6 @@ int main(void) {
   CHECK_STATUS(nvm_vm_stats_get(vm, &stats), NVM_OK);
   CHECK(stats.live_objects == 0 && stats.live_bytes == 0);
   test_handles();
+  test_fill();
   return failures != 0;
 }

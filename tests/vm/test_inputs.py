@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 
 import nimblevm as nvm
+from nimblevm.bytecode.adt import ADTValue
 
 TEXT = """#[version = "0.0.5"]
 type Tree { Leaf(Tensor[(2), float32]), Node(Tree, Tree) }
@@ -86,6 +88,128 @@ def test_wrong_constructor_and_deep_path(exe: nvm.Executable, vm: nvm.VirtualMac
     with pytest.raises(nvm.InvalidInput, match="takes 2 fields"):
         node(good)
     assert int(vm.invoke("tree", node(good, good))) == 2
+
+
+def test_values_of_another_executable(vm: nvm.VirtualMachine) -> None:
+    with nvm.compile(nvm.relay.parse(TEXT)) as same:
+        leaf, node = same.constructor("Leaf"), same.constructor("Node")
+    tree = node(leaf(np.zeros(2, np.float32)), leaf(np.zeros(2, np.float32)))
+    assert int(vm.invoke("tree", tree)) == 2
+    assert int(vm.invoke("tree", copy.deepcopy(tree))) == 2
+    text = """#[version = "0.0.5"]
+type Pine { Twig(int32), }
+def @main(%t: Pine) -> int32 { match (%t) { Twig(%x) => { %x }, } }
+"""
+    with nvm.compile(nvm.relay.parse(text)) as other:
+        twig = other.constructor("Twig")
+        with pytest.raises(nvm.InvalidInput, match=r"Node\[1\]: .*no constructor Twig of Pine"):
+            vm.invoke("tree", node(leaf(np.zeros(2, np.float32)), twig(1)))
+
+
+def test_values_with_a_wrong_number_of_fields(exe: nvm.Executable, vm: nvm.VirtualMachine) -> None:
+    """Made without their constructor: also where one lacks the field that another one has too many."""
+    leaf, node = exe.constructor("Leaf"), exe.constructor("Node")
+    one = leaf(np.zeros(2, np.float32))
+    small, large = ADTValue(node, (one,)), ADTValue(node, (one, one, one))
+    for bad in (small, large, ADTValue(leaf, ()), node(small, large), node(large, small)):
+        with pytest.raises(nvm.InvalidInput, match="parameter %t"):
+            vm.invoke("tree", bad)
+    changed = node(one, one)
+    changed.fields = (one,)
+    with pytest.raises(nvm.InvalidInput, match="parameter %t"):
+        vm.invoke("tree", changed)
+
+
+FOREST = """#[version = "0.0.5"]
+type Bush {
+  Leaf(Tensor[(?), float32]),
+  Bare,
+  Pair(Bush, Bush),
+  Mixed(Bush, int32, Tensor[(2, 2), float32], (Bush, Tensor[(?), int8])),
+}
+def @main(%a: Bush, %i: int32, %b: (Bush, Tensor[(?), float32])) -> (Bush, int32, (Bush, Tensor[(?), float32])) {
+  (%a, %i, %b)
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def forest() -> Iterator[nvm.Executable]:
+    with nvm.compile(nvm.relay.parse(FOREST)) as executable:
+        yield executable
+
+
+def _assert_same(got: object, want: object) -> None:
+    stack = [(got, want)]
+    while stack:
+        one, other = stack.pop()
+        if isinstance(other, ADTValue):
+            assert isinstance(one, ADTValue)
+            assert one.constructor.name == other.constructor.name
+            one, other = one.fields, other.fields
+        if isinstance(other, tuple):
+            assert isinstance(one, tuple)
+            assert len(one) == len(other)
+            stack += zip(one, other, strict=True)
+        else:
+            assert isinstance(one, nvm.Tensor)
+            assert one.shape == np.shape(other)
+            np.testing.assert_array_equal(one.numpy(), other)
+
+
+def _bush(exe: nvm.Executable, rng: np.random.Generator, leaf: Callable[[], object]) -> ADTValue:
+    """A random value whose shape no order of listing hides."""
+    made = {c.name: c for c in exe.constructors}
+    nodes = [made["Leaf"](leaf()) for _ in range(int(rng.integers(1, 9)))]
+    while len(nodes) > 1:
+        at = int(rng.integers(len(nodes) - 1))
+        pair = nodes[at : at + 2]
+        match int(rng.integers(3)):
+            case 0:
+                square = rng.standard_normal((2, 2)).astype(np.float32)
+                small = rng.integers(-9, 9, int(rng.integers(4))).astype(np.int8)
+                nodes[at : at + 2] = [made["Mixed"](pair[0], 7, square, (pair[1], small))]
+            case 1:
+                nodes[at : at + 2] = [made["Pair"](pair[0], made["Pair"](made["Bare"](), pair[1]))]
+            case _:
+                nodes[at : at + 2] = [made["Pair"](*pair)]
+    return nodes[0]
+
+
+@pytest.mark.parametrize(
+    "leaf",
+    [
+        lambda rng: rng.standard_normal(3).astype(np.float32),
+        lambda rng: rng.standard_normal(int(rng.integers(5))).astype(np.float32),
+        lambda rng: rng.standard_normal(2000).astype(np.float32),  # too large to be copied
+        lambda rng: rng.standard_normal(8).astype(np.float32)[:: int(rng.integers(1, 3))],
+        lambda rng: rng.standard_normal(4).astype(np.dtype(np.float32, metadata={"a": 1})),
+        lambda rng: np.empty(0, np.float32),
+        lambda rng: np.zeros(3, [("a", "i1"), ("x", "f4")])["x"],  # not at whole strides
+    ],
+)
+def test_values_of_many_tensors(forest: nvm.Executable, leaf) -> None:  # type: ignore[no-untyped-def]
+    rng = np.random.default_rng(5)
+    with nvm.VirtualMachine(forest) as machine:
+        for number in range(12):
+            one, two = (_bush(forest, rng, lambda: leaf(rng)) for _ in range(2))
+            args = (one, number, (two, leaf(rng)))
+            got = machine.run(*args)
+            _assert_same(got, args)
+            _assert_same(machine.run(*got), args)
+            moved = machine.run(nvm.move(got[0]), number, nvm.move(got[2]))
+            _assert_same(moved, args)
+
+
+def test_what_is_wrong_in_a_large_value_is_named(forest: nvm.Executable) -> None:
+    leaf, pair = forest.constructor("Leaf"), forest.constructor("Pair")
+    good = leaf(np.zeros(3, np.float32))
+    where = r"%b of @main, at \[0\]\.Pair\[1\]\.Pair\[0\]\.Leaf\[0\]|%b of @main\[0\]\.Pair\[1\]\.Pair\[0\]\.Leaf\[0\]"
+    with nvm.VirtualMachine(forest) as machine:
+        for bad in (np.zeros(3, ">f4"), None, "text", np.zeros(3), np.zeros(3, object), 2**70):
+            wrong = pair(good, pair(leaf(bad), good))
+            with pytest.raises(nvm.InvalidInput, match=where):
+                machine.run(good, 1, (wrong, np.zeros(3, np.float32)))
 
 
 def test_scalars_are_checked_for_range(vm: nvm.VirtualMachine) -> None:
