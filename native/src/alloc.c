@@ -49,13 +49,13 @@ nvm_status nvm_test_refuse(void) { NVM_FAIL(NVM_OUT_OF_MEMORY, "a test refused t
 
 /* --- heap ------------------------------------------------------------------------------------- */
 
-static void close_pools(nvm_heap *heap) {
+NVM_COLD static void close_pools(nvm_heap *heap) {
   for (uint32_t i = 0; i < heap->n_pools; i++)
     if (heap->pools[i].device) heap->pools[i].device->vtable->close(heap->pools[i].device);
   nvm_free(heap->pools);
 }
 
-nvm_status nvm_heap_create(uint32_t n_devices, nvm_heap **out_heap) {
+NVM_COLD nvm_status nvm_heap_create(uint32_t n_devices, nvm_heap **out_heap) {
   nvm_heap *heap = nvm_malloc(sizeof *heap);
   nvm_pool *pools = nvm_malloc(n_devices * sizeof *pools);
   if (!heap || !pools) {
@@ -75,7 +75,7 @@ nvm_status nvm_heap_create(uint32_t n_devices, nvm_heap **out_heap) {
   return NVM_OK;
 }
 
-static void free_chunks(nvm_heap *heap) {
+NVM_COLD static void free_chunks(nvm_heap *heap) {
   while (heap->chunks) {
     void *next;
     memcpy(&next, heap->chunks, sizeof next);
@@ -89,7 +89,7 @@ static void free_chunks(nvm_heap *heap) {
   heap->chunk_bytes = 0;
 }
 
-static void free_large_cells(nvm_heap *heap) {
+NVM_COLD static void free_large_cells(nvm_heap *heap) {
   size_t units;
   uint32_t first = nvm_size_class((NVM_LARGE_CELL >> NVM_CELL_SHIFT) + 1, &units);
   for (uint32_t c = first; c < NVM_SIZE_CLASSES; c++)
@@ -101,12 +101,12 @@ static void free_large_cells(nvm_heap *heap) {
   heap->large_cached = 0;
 }
 
-static void free_block(nvm_pool *pool, nvm_storage *storage) {
+NVM_COLD static void free_block(nvm_pool *pool, nvm_storage *storage) {
   pool->device->vtable->free(pool->device, storage->memory, storage->capacity);
   nvm_free(storage);
 }
 
-static void trim_pool(nvm_pool *pool, size_t keep) {
+NVM_COLD static void trim_pool(nvm_pool *pool, size_t keep) {
   for (uint32_t c = NVM_SIZE_CLASSES; c-- > 0 && pool->cached > keep;)
     while (pool->free[c] && pool->cached > keep) {
       nvm_storage *storage = pool->free[c];
@@ -116,7 +116,7 @@ static void trim_pool(nvm_pool *pool, size_t keep) {
     }
 }
 
-void nvm_heap_trim(nvm_heap *heap, size_t keep, size_t keep_cells) {
+NVM_COLD void nvm_heap_trim(nvm_heap *heap, size_t keep, size_t keep_cells) {
   for (uint32_t i = 0; i < heap->n_pools; i++) trim_pool(&heap->pools[i], keep);
   if (heap->live_objects == 0 && heap->chunk_bytes > keep_cells) free_chunks(heap);
   if (heap->large_cached > keep_cells) free_large_cells(heap);
@@ -132,7 +132,7 @@ void nvm_heap_retain(nvm_heap *heap) {
   atomic_fetch_add_explicit(&heap->outside, 1, memory_order_relaxed);
 }
 
-void nvm_heap_release(nvm_heap *heap) {
+NVM_COLD void nvm_heap_release(nvm_heap *heap) {
   if (atomic_fetch_sub_explicit(&heap->outside, 1, memory_order_acq_rel) != 1) return;
   nvm_heap_drain(heap);
   nvm_heap_trim(heap, 0, 0);
@@ -148,7 +148,7 @@ void nvm_heap_release(nvm_heap *heap) {
   nvm_free(heap);
 }
 
-void nvm_heap_close(nvm_heap *heap) {
+NVM_COLD void nvm_heap_close(nvm_heap *heap) {
   atomic_store_explicit(&heap->closed, 1, memory_order_release);
   nvm_heap_drain(heap);
   nvm_heap_trim(heap, 0, 0);
@@ -184,7 +184,7 @@ void nvm_heap_drain(nvm_heap *heap) {
   }
 }
 
-nvm_status nvm_heap_over(nvm_heap *heap, nvm_status code, int64_t bytes) {
+NVM_COLD nvm_status nvm_heap_over(nvm_heap *heap, nvm_status code, int64_t bytes) {
   if (heap->pressure) return heap->pressure(heap->vm, code, bytes);
   NVM_FAIL(code, "limit reached: %lld objects, %lld bytes", (long long)heap->live_objects,
            (long long)heap->live_bytes);
@@ -192,8 +192,8 @@ nvm_status nvm_heap_over(nvm_heap *heap, nvm_status code, int64_t bytes) {
 
 /* --- storage ---------------------------------------------------------------------------------- */
 
-static nvm_status new_block(nvm_pool *pool, size_t capacity, size_t alignment,
-                            nvm_storage **out_storage) {
+NVM_COLD static nvm_status new_block(nvm_pool *pool, size_t capacity, size_t alignment,
+                                     nvm_storage **out_storage) {
   nvm_heap *heap = pool->heap;
   nvm_storage *storage = heap_malloc(heap, sizeof *storage);
   if (!storage) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for a block's header");
@@ -311,7 +311,8 @@ NVM_EXPORT void nvm_storage_release_handle(void *storage) {
 
 /* --- cells ------------------------------------------------------------------------------------ */
 
-void *nvm_cell_create_slow(nvm_heap *heap, size_t size, uint32_t size_class, size_t units) {
+NVM_COLD void *nvm_cell_create_slow(nvm_heap *heap, size_t size, uint32_t size_class,
+                                    size_t units) {
   size_t bytes = units << NVM_CELL_SHIFT;
   (void)size;
   (void)size_class;
@@ -333,7 +334,7 @@ void *nvm_cell_create_slow(nvm_heap *heap, size_t size, uint32_t size_class, siz
   return cell;
 }
 
-void nvm_cell_free_large(nvm_heap *heap, void *cell, uint32_t size_class, size_t units) {
+NVM_COLD void nvm_cell_free_large(nvm_heap *heap, void *cell, uint32_t size_class, size_t units) {
   size_t bytes = units << NVM_CELL_SHIFT;
 #ifdef NVM_ASAN
   (void)size_class;

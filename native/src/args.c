@@ -6,6 +6,7 @@
  * memory without a `release` is good for the call only, and is copied at the end of the run if a
  * handle still uses it. */
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 
 #include "handle_type.h"
@@ -66,7 +67,7 @@ static nvm_status reserve(nvm_vm *vm, int which, size_t count, size_t size, void
   return NVM_OK;
 }
 
-void nvm_scratch_free(nvm_vm *vm) {
+NVM_COLD void nvm_scratch_free(nvm_vm *vm) {
   for (size_t i = 0; i < sizeof vm->args / sizeof *vm->args; i++) {
     nvm_free(vm->args[i].memory);
     vm->args[i] = (nvm_scratch){0};
@@ -83,7 +84,7 @@ typedef struct place_text {
 } place_text;
 
 /* Parents and field numbers of all values; NULL without memory. */
-static uint32_t *parents_of(const converter *c) {
+NVM_COLD static uint32_t *parents_of(const converter *c) {
   uint32_t *parent = nvm_malloc(c->n_args * 3 * sizeof *parent);
   if (!parent) return NULL;
   uint32_t *field = parent + c->n_args, *stack = field + c->n_args;
@@ -102,7 +103,8 @@ static uint32_t *parents_of(const converter *c) {
   return parent;
 }
 
-static void append_step(const converter *c, place_text *place, uint32_t node, uint32_t field) {
+NVM_COLD static void append_step(const converter *c, place_text *place, uint32_t node,
+                                 uint32_t field) {
   size_t used = strlen(place->text);
   uint32_t ctor = c->args[node].ctor;
   const char *name = ctor && ctor < c->program->n_ctors ? c->program->ctors[ctor].name : "";
@@ -110,7 +112,7 @@ static void append_step(const converter *c, place_text *place, uint32_t node, ui
 }
 
 /* "parameter %x of @main, at .Node[1].Leaf[0]" */
-static const char *place(const converter *c, size_t i, place_text *place_out) {
+NVM_COLD static const char *place(const converter *c, size_t i, place_text *place_out) {
   const nvm_function *function = c->function;
   snprintf(place_out->text, PLACE_BYTES, "parameter %%%.80s of @%.80s",
            function->params[c->expect[i].param].name, function->name);
@@ -136,11 +138,25 @@ static const char *place(const converter *c, size_t i, place_text *place_out) {
   return place_out->text;
 }
 
+/* An error about argument value i. */
+__attribute__((format(printf, 4, 5))) NVM_COLD static nvm_status fail_at(const converter *c,
+                                                                         size_t i, nvm_status code,
+                                                                         const char *format, ...) {
+  place_text where;
+  char text[512];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  return nvm_fail(code, "%s: %s", place(c, i, &where), text);
+}
+
 static const char *dtype_name(int32_t dtype) {
   return (uint32_t)dtype < NVM_DTYPE_COUNT ? nvm_dtypes[dtype].name : "an unknown dtype";
 }
 
-static const char *describe_got(const converter *c, const nvm_arg *arg, char *text, size_t size) {
+NVM_COLD static const char *describe_got(const converter *c, const nvm_arg *arg, char *text,
+                                         size_t size) {
   switch (arg->kind) {
     case NVM_ARG_TENSOR:
       snprintf(text, size, "a tensor of %s, rank %u", dtype_name(arg->dtype), arg->rank);
@@ -169,7 +185,8 @@ static const char *describe_got(const converter *c, const nvm_arg *arg, char *te
   return text;
 }
 
-static const char *describe_type(const converter *c, uint32_t index, char *text, size_t size) {
+NVM_COLD static const char *describe_type(const converter *c, uint32_t index, char *text,
+                                          size_t size) {
   if (index == ANY_TYPE) {
     snprintf(text, size, "any value");
     return text;
@@ -196,16 +213,15 @@ static const char *describe_type(const converter *c, uint32_t index, char *text,
   return text;
 }
 
-__attribute__((cold)) static nvm_status wrong_value(const converter *c, size_t i) {
-  place_text where;
+NVM_COLD static nvm_status wrong_value(const converter *c, size_t i) {
   char want[160], got[160];
   const nvm_arg *arg = &c->args[i];
   uint32_t type = c->expect[i].type.type;
   int same_kind = type != ANY_TYPE && arg->kind == NVM_ARG_ADT &&
                   (c->program->types[type].words[0] == 1 || c->program->types[type].words[0] == 2);
-  return nvm_fail(same_kind ? NVM_INVALID_INPUT : NVM_INVALID_INPUT_TYPE, "%s: expected %s, got %s",
-                  place(c, i, &where), describe_type(c, type, want, sizeof want),
-                  describe_got(c, arg, got, sizeof got));
+  return fail_at(c, i, same_kind ? NVM_INVALID_INPUT : NVM_INVALID_INPUT_TYPE,
+                 "expected %s, got %s", describe_type(c, type, want, sizeof want),
+                 describe_got(c, arg, got, sizeof got));
 }
 
 /* --- types: top-down ---------------------------------------------------------------------------
@@ -307,7 +323,7 @@ static nvm_status assign_types(converter *c) {
  */
 
 /* Value of a computed slot, if the slots that it needs are bound; -1 else. */
-static int64_t computed_slot(const converter *c, const nvm_dim_slot *slot) {
+NVM_COLD static int64_t computed_slot(const converter *c, const nvm_dim_slot *slot) {
   for (uint32_t w = 0; w < slot->n_words && slot->program[w] != NVM_DIM_END; w++) {
     if (slot->program[w] == NVM_DIM_CONST)
       w++;
@@ -336,14 +352,12 @@ static nvm_status check_slot(converter *c, size_t i, uint32_t axis, uint32_t k, 
     return NVM_OK;
   }
   if (want == got) return NVM_OK;
-  place_text where;
-  place(c, i, &where);
   if (!slot->program)
-    NVM_FAIL(NVM_INVALID_INPUT, "%s: axis %u: expected %lld (?%s, from parameter %%%s), got %lld",
-             where.text, axis, (long long)want, slot->name, c->function->params[c->binder[k]].name,
-             (long long)got);
-  NVM_FAIL(NVM_INVALID_INPUT, "%s: axis %u: expected %lld (?%s), got %lld", where.text, axis,
-           (long long)want, slot->name, (long long)got);
+    return fail_at(
+        c, i, NVM_INVALID_INPUT, "axis %u: expected %lld (?%s, from parameter %%%s), got %lld",
+        axis, (long long)want, slot->name, c->function->params[c->binder[k]].name, (long long)got);
+  return fail_at(c, i, NVM_INVALID_INPUT, "axis %u: expected %lld (?%s), got %lld", axis,
+                 (long long)want, slot->name, (long long)got);
 }
 
 /* shape: as many sizes as the type has. */
@@ -353,9 +367,8 @@ static nvm_status check_dims(converter *c, size_t i, const nvm_type *type, const
     if (want <= -2) {
       NVM_TRY(check_slot(c, i, a, (uint32_t)(-2 - want), got));
     } else if (want >= 0 && want != got) {
-      place_text where;
-      NVM_FAIL(NVM_INVALID_INPUT, "%s: axis %u: expected %lld, got %lld", place(c, i, &where), a,
-               (long long)want, (long long)got);
+      return fail_at(c, i, NVM_INVALID_INPUT, "axis %u: expected %lld, got %lld", a,
+                     (long long)want, (long long)got);
     }
   }
   return NVM_OK;
@@ -363,24 +376,24 @@ static nvm_status check_dims(converter *c, size_t i, const nvm_type *type, const
 
 static nvm_status check_tensor(converter *c, size_t i, const nvm_type *type) {
   const nvm_arg *arg = &c->args[i];
-  place_text where;
   if (arg->dtype < 0 || arg->dtype >= (int32_t)NVM_DTYPE_COUNT || arg->rank > NVM_MAX_RANK)
-    NVM_FAIL(NVM_INVALID_INPUT, "%s: dtype number %d, rank %u are not supported (rank <= %d)",
-             place(c, i, &where), arg->dtype, arg->rank, NVM_MAX_RANK);
+    return fail_at(c, i, NVM_INVALID_INPUT,
+                   "dtype number %d, rank %u are not supported (rank <= %d)", arg->dtype, arg->rank,
+                   NVM_MAX_RANK);
   if (arg->dl_device_type != 1)
-    NVM_FAIL(NVM_INVALID_INPUT, "%s: expected host memory, got DLPack device type %d",
-             place(c, i, &where), arg->dl_device_type);
+    return fail_at(c, i, NVM_INVALID_INPUT, "expected host memory, got DLPack device type %d",
+                   arg->dl_device_type);
   for (uint32_t a = 0; a < arg->rank; a++)
     if (arg->shape[a] < 0)
-      NVM_FAIL(NVM_INVALID_INPUT, "%s: axis %u has negative size %lld", place(c, i, &where), a,
-               (long long)arg->shape[a]);
+      return fail_at(c, i, NVM_INVALID_INPUT, "axis %u has negative size %lld", a,
+                     (long long)arg->shape[a]);
   if (!type) return NVM_OK;
   if (arg->dtype != type->words[1])
-    NVM_FAIL(NVM_INVALID_INPUT_TYPE, "%s: expected dtype %s, got %s", place(c, i, &where),
-             nvm_dtypes[type->words[1]].name, nvm_dtypes[arg->dtype].name);
+    return fail_at(c, i, NVM_INVALID_INPUT_TYPE, "expected dtype %s, got %s",
+                   nvm_dtypes[type->words[1]].name, nvm_dtypes[arg->dtype].name);
   if (arg->rank != type->n_words - 2)
-    NVM_FAIL(NVM_INVALID_INPUT, "%s: expected rank %u, got rank %u", place(c, i, &where),
-             type->n_words - 2, arg->rank);
+    return fail_at(c, i, NVM_INVALID_INPUT, "expected rank %u, got rank %u", type->n_words - 2,
+                   arg->rank);
   return check_dims(c, i, type, arg->shape);
 }
 
@@ -426,12 +439,11 @@ static void let_owner_go(const nvm_arg *arg) {
 }
 
 /* A tensor that the caller gave away: on its own block instead of on borrowed memory. */
-static nvm_status take_moved(converter *c, size_t i, nvm_storage *storage,
-                             nvm_tensor **out_tensor) {
+NVM_COLD static nvm_status take_moved(converter *c, size_t i, nvm_storage *storage,
+                                      nvm_tensor **out_tensor) {
   const nvm_arg *arg = &c->args[i];
-  place_text where;
   if (storage->header.flags & NVM_FLAG_MOVED)
-    NVM_FAIL(NVM_INVALID_INPUT, "%s: the tensor is given away twice", place(c, i, &where));
+    return fail_at(c, i, NVM_INVALID_INPUT, "the tensor is given away twice");
   NVM_TRY(nvm_tensor_on(c->vm->heap, storage, (const char *)arg->data - (char *)storage->memory,
                         (uint32_t)arg->dtype, arg->rank, arg->shape, out_tensor));
   storage->header.flags |= NVM_FLAG_MOVED;
@@ -447,8 +459,7 @@ static nvm_status make_tensor(converter *c, size_t i, int *out_taken, nvm_tensor
   size_t bytes, item = nvm_dtypes[dtype].itemsize;
   NVM_TRY(nvm_shape_bytes(dtype, arg->rank, arg->shape, &bytes));
   if (bytes && !arg->data) {
-    place_text where;
-    NVM_FAIL(NVM_INVALID_INPUT, "%s: %zu bytes at address NULL", place(c, i, &where), bytes);
+    return fail_at(c, i, NVM_INVALID_INPUT, "%zu bytes at address NULL", bytes);
   }
   int compact = is_compact(arg);
   nvm_storage *given = arg->storage;
@@ -474,7 +485,7 @@ static nvm_status make_tensor(converter *c, size_t i, int *out_taken, nvm_tensor
 }
 
 /* Nearest float16, ties to even; overflow gives infinity. */
-static uint16_t half_bits(double number) {
+NVM_COLD static uint16_t half_bits(double number) {
   uint16_t sign = signbit(number) ? 0x8000 : 0;
   double size = fabs(number);
   if (isnan(number)) return sign | 0x7e00;
@@ -488,7 +499,7 @@ static uint16_t half_bits(double number) {
 }
 
 /* Write a float of that dtype; 0 if a finite number became infinite. */
-static int write_float(uint32_t dtype, double number, void *to) {
+NVM_COLD static int write_float(uint32_t dtype, double number, void *to) {
   float single = (float)number;
   uint16_t half = half_bits(number);
   if (dtype == NVM_DTYPE_FLOAT64)
@@ -506,22 +517,21 @@ static int write_float(uint32_t dtype, double number, void *to) {
 /* An integer or bool of a dtype from an INT argument. */
 static nvm_status check_int(const converter *c, size_t i, uint32_t dtype) {
   const nvm_arg *arg = &c->args[i];
-  place_text where;
   int wants_bool = dtype == NVM_DTYPE_BOOL, plain = arg->dtype == -1;
   if (plain ? wants_bool
             : arg->dtype != (int32_t)dtype) { /* a bool is no integer, nor the reverse */
     char got[160];
-    NVM_FAIL(NVM_INVALID_INPUT_TYPE, "%s: expected a scalar of %s, got %s", place(c, i, &where),
-             nvm_dtypes[dtype].name,
-             plain ? describe_got(c, arg, got, sizeof got) : dtype_name(arg->dtype));
+    return fail_at(c, i, NVM_INVALID_INPUT_TYPE, "expected a scalar of %s, got %s",
+                   nvm_dtypes[dtype].name,
+                   plain ? describe_got(c, arg, got, sizeof got) : dtype_name(arg->dtype));
   }
   int64_t number = arg->int_value;
   int fits = dtype == NVM_DTYPE_BOOL     ? number == 0 || number == 1
              : dtype == NVM_DTYPE_UINT64 ? number >= 0
                                          : nvm_int_extend(dtype, number) == number;
   if (!fits)
-    NVM_FAIL(NVM_INVALID_INPUT, "%s: %lld is out of range for %s", place(c, i, &where),
-             (long long)number, nvm_dtypes[dtype].name);
+    return fail_at(c, i, NVM_INVALID_INPUT, "%lld is out of range for %s", (long long)number,
+                   nvm_dtypes[dtype].name);
   return NVM_OK;
 }
 
@@ -534,10 +544,8 @@ static nvm_status make_scalar(converter *c, size_t i, const nvm_type *type,
                    : arg->dtype >= 0 ? (uint32_t)arg->dtype
                    : is_int          ? (uint32_t)NVM_DTYPE_INT64
                                      : (uint32_t)NVM_DTYPE_FLOAT32;
-  place_text where;
   if (type && type->n_words != 2)
-    NVM_FAIL(NVM_INVALID_INPUT, "%s: expected rank %u, got a number", place(c, i, &where),
-             type->n_words - 2);
+    return fail_at(c, i, NVM_INVALID_INPUT, "expected rank %u, got a number", type->n_words - 2);
   if (dtype >= NVM_DTYPE_COUNT) return wrong_value(c, i);
   int to_float = nvm_dtypes[dtype].is_float;
   if (!to_float) {
@@ -550,27 +558,26 @@ static nvm_status make_scalar(converter *c, size_t i, const nvm_type *type,
   NVM_TRY(nvm_tensor_create(c->vm->heap, 0, dtype, 0, NULL, out_tensor));
   if (write_float(dtype, number, (*out_tensor)->data)) return NVM_OK;
   nvm_release(c->vm->heap, &(*out_tensor)->header);
-  NVM_FAIL(NVM_INVALID_INPUT, "%s: %.9g is out of range for %s", place(c, i, &where), number,
-           nvm_dtypes[dtype].name);
+  return fail_at(c, i, NVM_INVALID_INPUT, "%.9g is out of range for %s", number,
+                 nvm_dtypes[dtype].name);
 }
 
 /* The value of a handle, borrowed. */
 static nvm_status handle_value(converter *c, size_t i, nvm_object **out_object) {
   const nvm_arg *arg = &c->args[i];
-  place_text where;
   uint32_t type = c->expect[i].type.type;
   int64_t want = type == ANY_TYPE ? -1 : c->program->types[type].words[0];
   if (!arg->handle || arg->handle->heap != c->vm->heap)
-    NVM_FAIL(NVM_INVALID_INPUT, "%s: the handle belongs to another VM", place(c, i, &where));
+    return fail_at(c, i, NVM_INVALID_INPUT, "the handle belongs to another VM");
   nvm_object *object = arg->handle->object;
-  if (!object) NVM_FAIL(NVM_CLOSED, "%s: the handle is no longer valid", place(c, i, &where));
+  if (!object) return fail_at(c, i, NVM_CLOSED, "the handle is no longer valid");
   if (want != -1 && !nvm_handle_fits(c->program, object, type)) {
     char text[160];
     int same_kind = (want == 3 && object->kind == NVM_KIND_CLOSURE) ||
                     (want == 4 && object->kind == NVM_KIND_REF);
-    NVM_FAIL(NVM_INVALID_INPUT_TYPE, "%s: expected %s, got a handle of %s%s", place(c, i, &where),
-             describe_type(c, type, text, sizeof text), nvm_kind_name(object),
-             same_kind ? " of another type" : "");
+    return fail_at(c, i, NVM_INVALID_INPUT_TYPE, "expected %s, got a handle of %s%s",
+                   describe_type(c, type, text, sizeof text), nvm_kind_name(object),
+                   same_kind ? " of another type" : "");
   }
   if (want == 0)
     NVM_TRY(check_dims(c, i, &c->program->types[type], ((const nvm_tensor *)object)->dims));
@@ -694,7 +701,7 @@ nvm_status nvm_args_convert(nvm_vm *vm, uint32_t function, const nvm_arg *args, 
 
 /* Move a tensor off memory that is good for this call only, or that was given away: the giver may
  * get it back, or hold arrays on it. The block's copy is noted in its `owner`. */
-static nvm_status privatize_tensor(nvm_heap *heap, nvm_tensor *tensor) {
+NVM_COLD static nvm_status privatize_tensor(nvm_heap *heap, nvm_tensor *tensor) {
   nvm_storage *old = tensor->storage;
   if (!old || old->release || (old->pool && !(old->header.flags & NVM_FLAG_MOVED))) return NVM_OK;
   nvm_storage *copy = old->owner;
@@ -712,7 +719,7 @@ static nvm_status privatize_tensor(nvm_heap *heap, nvm_tensor *tensor) {
   return NVM_OK;
 }
 
-static nvm_status privatize_reachable(nvm_heap *heap) {
+NVM_COLD static nvm_status privatize_reachable(nvm_heap *heap) {
   nvm_status status = NVM_OK;
   heap->n_marked = 0;
   heap->mark_failed = 0;

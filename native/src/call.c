@@ -84,8 +84,8 @@ malformed:
 
 /* --- what kernels call ------------------------------------------------------------------------ */
 
-static nvm_status ctx_fail(const nvm_kernel_ctx *ctx, nvm_status code, int32_t operand,
-                           int64_t index, int64_t bound) {
+NVM_COLD static nvm_status ctx_fail(const nvm_kernel_ctx *ctx, nvm_status code, int32_t operand,
+                                    int64_t index, int64_t bound) {
   nvm_call *call = (nvm_call *)(uintptr_t)ctx; /* ours, made mutable again */
   if (code <= NVM_OK || code > NVM_INTERRUPTED) code = NVM_KERNEL_ERROR;
   if (call->code == NVM_OK) {
@@ -159,9 +159,9 @@ static nvm_status run_external(const nvm_kernel_ctx *ctx, void *const *bufs, int
 }
 
 /* Where code beside the host function may stand for a kernel. */
-__attribute__((cold)) static nvm_status choose_code(nvm_call *call, const nvm_pool *pool,
-                                                    const nvm_kernel *kernel, nvm_kernel_fn *fn,
-                                                    const void **out_code) {
+NVM_COLD static nvm_status choose_code(nvm_call *call, const nvm_pool *pool,
+                                       const nvm_kernel *kernel, nvm_kernel_fn *fn,
+                                       const void **out_code) {
   const nvm_device_vtable *vtable = pool->device->vtable;
   const void *code = pool->code ? pool->code[kernel->number] : NULL;
   if (!vtable->host_code)
@@ -175,7 +175,8 @@ __attribute__((cold)) static nvm_status choose_code(nvm_call *call, const nvm_po
   return NVM_OK;
 }
 
-void nvm_call_init(nvm_call *call, const nvm_call_host *host, struct nvm_vm *vm, int32_t threads) {
+NVM_COLD void nvm_call_init(nvm_call *call, const nvm_call_host *host, struct nvm_vm *vm,
+                            int32_t threads) {
   memset(call, 0, sizeof *call);
   call->ctx = (nvm_kernel_ctx){.abi = NVM_KERNEL_ABI,
                                .size = sizeof(nvm_kernel_ctx),
@@ -191,8 +192,8 @@ void nvm_call_init(nvm_call *call, const nvm_call_host *host, struct nvm_vm *vm,
 
 static const char *const role_names[] = {"input", "output", "scratch"};
 
-__attribute__((cold)) static nvm_status mismatch_type(const nvm_kernel *kernel, uint32_t i,
-                                                      const nvm_tensor *got, uint32_t device) {
+NVM_COLD static nvm_status mismatch_type(const nvm_kernel *kernel, uint32_t i,
+                                         const nvm_tensor *got, uint32_t device) {
   const nvm_operand *want = &kernel->signature.operands[i];
   char text[NVM_SHAPE_TEXT];
   if (got->device != device)
@@ -204,8 +205,8 @@ __attribute__((cold)) static nvm_status mismatch_type(const nvm_kernel *kernel, 
            nvm_shape_text(text, got->header.extra, got->rank, got->dims));
 }
 
-__attribute__((cold)) static nvm_status mismatch_dim(const nvm_kernel *kernel, uint32_t i,
-                                                     uint32_t axis, int64_t expected, int64_t got) {
+NVM_COLD static nvm_status mismatch_dim(const nvm_kernel *kernel, uint32_t i, uint32_t axis,
+                                        int64_t expected, int64_t got) {
   const nvm_operand *want = &kernel->signature.operands[i];
   NVM_FAIL(NVM_OPERAND_MISMATCH,
            "kernel %s: operand %u (%s), axis %u: expected size %lld%s, got %lld", kernel->name, i,
@@ -272,8 +273,8 @@ static inline nvm_status check_written(const nvm_kernel *kernel, uint32_t i,
 
 /* --- the call --------------------------------------------------------------------------------- */
 
-nvm_status nvm_kernel_fault(const char *kernel, nvm_status code, int32_t operand, int64_t index,
-                            int64_t bound) {
+NVM_COLD nvm_status nvm_kernel_fault(const char *kernel, nvm_status code, int32_t operand,
+                                     int64_t index, int64_t bound) {
   char where[32] = "";
   if (operand >= 0) snprintf(where, sizeof where, ", operand %d", operand);
   const long long i = index, size = bound;
@@ -290,7 +291,7 @@ nvm_status nvm_kernel_fault(const char *kernel, nvm_status code, int32_t operand
   }
 }
 
-__attribute__((cold)) static nvm_status report(nvm_call *call, nvm_status status) {
+NVM_COLD static nvm_status report(nvm_call *call, nvm_status status) {
   const char *name = call->kernel->name;
   if (status < NVM_OK || status > NVM_INTERRUPTED) status = NVM_KERNEL_ERROR;
   if (call->code != NVM_OK)

@@ -101,7 +101,8 @@ static int may_become(uint32_t weight, uint32_t constant) {
 }
 
 /* The layout of a constant that is bound late: base, limit, sizes, strides and steps of its axes.
- * Every sum that bind.c makes of them fits int64; whether they stay inside of the weight it checks.
+ * Every sum that weights/bind.c makes of them fits int64; whether they stay inside of the weight it
+ * checks.
  */
 static nvm_status read_layout(nvm_loader *loader, const nvm_tensor *tensor, int64_t elements,
                               int64_t weight, nvm_late *late) {

@@ -11,12 +11,12 @@ enum { FIRST_SLOTS = 1024 };
 #endif
 enum { TRACE_FIRST = 20, TRACE_LAST = 5 };
 
-nvm_status nvm_depth_exceeded(nvm_vm *vm) {
+NVM_COLD nvm_status nvm_depth_exceeded(nvm_vm *vm) {
   NVM_FAIL(NVM_FRAME_LIMIT, "calls nest deeper than the limit of %llu frames",
            (unsigned long long)vm->depth_limit);
 }
 
-static nvm_status check_stack_bytes(nvm_vm *vm, size_t slots) {
+NVM_COLD static nvm_status check_stack_bytes(nvm_vm *vm, size_t slots) {
   int64_t bytes = (int64_t)(slots * sizeof(uint64_t));
   if (slots > FIRST_SLOTS && bytes > vm->heap->byte_cap - vm->heap->live_bytes)
     NVM_FAIL(NVM_MEMORY_LIMIT, "call frames of %lld bytes exceed the limit of %llu bytes",
@@ -24,7 +24,7 @@ static nvm_status check_stack_bytes(nvm_vm *vm, size_t slots) {
   return NVM_OK;
 }
 
-nvm_status nvm_stack_grow(nvm_vm *vm, size_t slots) {
+NVM_COLD nvm_status nvm_stack_grow(nvm_vm *vm, size_t slots) {
   size_t needed = vm->top + slots, wanted = vm->stack_slots ? vm->stack_slots : FIRST_SLOTS;
   if (needed > MAX_SLOTS)
     NVM_FAIL(NVM_FRAME_LIMIT, "calls nest too deep: the frames of %llu calls need more than 1 GiB",
@@ -73,7 +73,7 @@ void nvm_frames_unwind(nvm_vm *vm) {
   vm->depth = 0;
 }
 
-static void add_frame(nvm_vm *vm, const nvm_frame *frame) {
+NVM_COLD static void add_frame(nvm_vm *vm, const nvm_frame *frame) {
   const nvm_function *function = frame->function;
   const char *source = NULL;
   uint32_t line = 0, column = 0, pc = (uint32_t)(frame->pc - function->code);
@@ -84,7 +84,7 @@ static void add_frame(nvm_vm *vm, const nvm_frame *frame) {
     nvm_error_add_trace("@%s at word %u\n", function->name, pc);
 }
 
-void nvm_frames_report(nvm_vm *vm) {
+NVM_COLD void nvm_frames_report(nvm_vm *vm) {
   if (vm->frame == NVM_NO_FRAME) return;
   const nvm_frame *top = nvm_frame_at(vm, vm->frame);
   const char *source = NULL;
@@ -104,7 +104,7 @@ void nvm_frames_report(nvm_vm *vm) {
   }
 }
 
-void nvm_stack_trim(nvm_vm *vm, size_t keep_slots) {
+NVM_COLD void nvm_stack_trim(nvm_vm *vm, size_t keep_slots) {
   if (vm->stack_slots <= keep_slots || vm->top > 0) return;
   nvm_free(vm->stack);
   vm->stack = NULL;

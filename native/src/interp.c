@@ -7,9 +7,7 @@
 #include "interp.h"
 
 #include "ops.h"
-#ifdef NVM_PROFILED
 #include "profile.h"
-#endif
 
 /* --- calls ------------------------------------------------------------------------------------ */
 
@@ -34,8 +32,8 @@ static inline void drop_registers(nvm_heap *heap, nvm_frame *frame) {
   for (uint32_t i = 0, n = frame->function->n_objs; i < n; i++) nvm_release(heap, objs[i]);
 }
 
-__attribute__((cold)) static nvm_status null_argument(nvm_heap *heap, nvm_object *const *taken,
-                                                      size_t n_taken, uint32_t index) {
+NVM_COLD static nvm_status null_argument(nvm_heap *heap, nvm_object *const *taken, size_t n_taken,
+                                         uint32_t index) {
   while (n_taken > 0) nvm_release(heap, taken[--n_taken]);
   return nvm_op_null_register(index);
 }
@@ -82,7 +80,7 @@ static inline nvm_status enter(nvm_vm *vm, const nvm_function *callee, const nvm
   return NVM_OK;
 }
 
-__attribute__((cold)) static nvm_status grow_transfer(nvm_vm *vm, size_t n) {
+NVM_COLD static nvm_status grow_transfer(nvm_vm *vm, size_t n) {
   uint64_t *grown = nvm_realloc(vm->transfer, n * sizeof *grown);
   if (!grown) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for %zu arguments", n);
   atomic_fetch_add_explicit(&vm->heap->system_allocations, 1, memory_order_relaxed);
@@ -180,7 +178,7 @@ static inline int64_t wrap_mul(int64_t a, int64_t b) {
   return (int64_t)((uint64_t)a * (uint64_t)b);
 }
 
-__attribute__((cold)) static nvm_status divided_by_zero(int64_t a) {
+NVM_COLD static nvm_status divided_by_zero(int64_t a) {
   NVM_FAIL(NVM_DIVISION_BY_ZERO, "integer division of %lld by 0", (long long)a);
 }
 
@@ -199,31 +197,23 @@ static inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* --- the loop --------------------------------------------------------------------------------- */
 
-#ifdef NVM_PROFILED /* interp_profiled.c */
-#define INTERPRET  nvm_interpret_profiled
-#define COUNT_STEP nvm_profile_step(vm, pc)
-#else
-#define INTERPRET  nvm_interpret
-#define COUNT_STEP (void)0
-#endif
-
+/* A profiled run goes by a table of its own, all of whose entries lead to `op_step`: so the other
+ * runs pay nothing for it. */
 #ifdef NVM_DISPATCH_SWITCH
 #define OP(name)   case NVM_OP_##name:
 #define DISPATCH() goto dispatch
-#define LOOP  \
-  dispatch:   \
-  COUNT_STEP; \
+#define LOOP                                                         \
+  dispatch:                                                          \
+  if (NVM_UNLIKELY(vm->step_instructions)) nvm_profile_step(vm, pc); \
   switch (*pc)
 #else
-#define OP(name) op_##name:
-#define DISPATCH()     \
-  do {                 \
-    COUNT_STEP;        \
-    goto *labels[*pc]; \
-  } while (0)
+#define OP(name)    op_##name:
+#define DISPATCH()  goto *dispatch[*pc]
 #define LOOP        DISPATCH();
 #define LABEL(name) &&op_##name
 #define NO_LABEL    &&op_none
+#define STEP(name)  &&op_step
+#define NO_STEP     &&op_step
 #endif
 
 #define NEXT(name)            \
@@ -297,9 +287,11 @@ static inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
     NEXT(name);                                                                              \
   }
 
-nvm_status INTERPRET(nvm_vm *vm) {
+nvm_status nvm_interpret(nvm_vm *vm) {
 #ifndef NVM_DISPATCH_SWITCH
   static const void *const labels[] = {NVM_ISA_LABELS(LABEL, NO_LABEL)};
+  static const void *const steps[] = {NVM_ISA_LABELS(STEP, NO_STEP)};
+  const void *const *const dispatch = vm->step_instructions ? steps : labels;
 #endif
   nvm_heap *const heap = vm->heap;
   const nvm_function *const functions = vm->program->functions;
@@ -506,6 +498,9 @@ nvm_status INTERPRET(nvm_vm *vm) {
 #ifdef NVM_DISPATCH_SWITCH
     default:
 #else
+  op_step:
+    nvm_profile_step(vm, pc);
+    goto *labels[*pc];
   op_none:
 #endif
       status = nvm_fail(NVM_INTERNAL, "unknown instruction %u in verified code", *pc);

@@ -44,7 +44,7 @@ static inline nvm_status charge(nvm_vm *vm, int64_t words) {
 
 /* --- nodes ------------------------------------------------------------------------------------ */
 
-static nvm_status grow(walk *w) {
+NVM_COLD static nvm_status grow(walk *w) {
   size_t capacity = w->capacity ? 2 * w->capacity : 64;
   if (capacity > INT32_MAX) NVM_FAIL(NVM_DIM_OVERFLOW, "a value has more than 2^30 nodes");
   nvm_storage *block;

@@ -1,38 +1,45 @@
 /* ADT values, closures, refs: creation, release, collection of cycles. */
 #include "object.h"
 
+#include <stddef.h>
+
 #include "tensor.h"
 
 static size_t array_size(size_t base, uint32_t n) { return base + n * sizeof(nvm_object *); }
 
-nvm_status nvm_adt_create(nvm_heap *heap, uint32_t ctor, uint32_t n_fields, nvm_adt **out_adt) {
-  size_t size = array_size(sizeof(nvm_adt), n_fields);
+/* ADT values and closures are alike: a number, a count, and as many objects. */
+_Static_assert(sizeof(nvm_adt) == sizeof(nvm_closure) &&
+                   offsetof(nvm_adt, ctor) == offsetof(nvm_closure, func) &&
+                   offsetof(nvm_adt, n_fields) == offsetof(nvm_closure, n_captures),
+               "composite");
+
+static nvm_status create_composite(nvm_heap *heap, uint8_t kind, uint32_t number, uint32_t n,
+                                   nvm_adt **out_object) {
+  size_t size = array_size(sizeof(nvm_adt), n);
   NVM_TRY(nvm_heap_count(heap, size));
-  nvm_adt *adt = nvm_cell_create(heap, size);
-  if (NVM_UNLIKELY(!adt)) {
+  nvm_adt *made = nvm_cell_create(heap, size);
+  if (NVM_UNLIKELY(!made)) {
     nvm_heap_uncount(heap, size);
-    NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for a value of %u fields", n_fields);
+    NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for %s of %u %s",
+             kind == NVM_KIND_ADT ? "a value" : "a closure", n,
+             kind == NVM_KIND_ADT ? "fields" : "captures");
   }
-  adt->header = (nvm_object){.refcount = 1, .kind = NVM_KIND_ADT};
-  adt->ctor = ctor;
-  adt->n_fields = n_fields;
-  *out_adt = adt;
+  made->header = (nvm_object){.refcount = 1, .kind = kind};
+  made->ctor = number;
+  made->n_fields = n;
+  *out_object = made;
   return NVM_OK;
+}
+
+nvm_status nvm_adt_create(nvm_heap *heap, uint32_t ctor, uint32_t n_fields, nvm_adt **out_adt) {
+  return create_composite(heap, NVM_KIND_ADT, ctor, n_fields, out_adt);
 }
 
 nvm_status nvm_closure_create(nvm_heap *heap, uint32_t func, uint32_t n_captures,
                               nvm_closure **out_closure) {
-  size_t size = array_size(sizeof(nvm_closure), n_captures);
-  NVM_TRY(nvm_heap_count(heap, size));
-  nvm_closure *closure = nvm_cell_create(heap, size);
-  if (NVM_UNLIKELY(!closure)) {
-    nvm_heap_uncount(heap, size);
-    NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for a closure of %u captures", n_captures);
-  }
-  closure->header = (nvm_object){.refcount = 1, .kind = NVM_KIND_CLOSURE};
-  closure->func = func;
-  closure->n_captures = n_captures;
-  *out_closure = closure;
+  nvm_adt *made = NULL;
+  NVM_TRY(create_composite(heap, NVM_KIND_CLOSURE, func, n_captures, &made));
+  *out_closure = (nvm_closure *)(void *)made;
   return NVM_OK;
 }
 
@@ -98,10 +105,8 @@ static void free_cell(nvm_heap *heap, nvm_object *object) {
       nvm_storage_recycle(heap, (nvm_storage *)object);
       return;
     case NVM_KIND_ADT:
-      size = array_size(sizeof(nvm_adt), ((nvm_adt *)object)->n_fields);
-      break;
     case NVM_KIND_CLOSURE:
-      size = array_size(sizeof(nvm_closure), ((nvm_closure *)object)->n_captures);
+      size = array_size(sizeof(nvm_adt), ((nvm_adt *)object)->n_fields);
       break;
     default:
       unlink_ref(heap, (nvm_ref *)object);
@@ -165,7 +170,7 @@ void nvm_object_destroy(nvm_heap *heap, nvm_object *object) {
 
 /* --- collection of cycles --------------------------------------------------------------------- */
 
-static int remember(nvm_heap *heap, nvm_object *object) {
+NVM_COLD static int remember(nvm_heap *heap, nvm_object *object) {
   if (heap->n_marked == heap->marked_capacity) {
     size_t capacity = heap->marked_capacity ? heap->marked_capacity * 2 : 1024;
     nvm_object **grown = nvm_realloc(heap->marked, capacity * sizeof *grown);
@@ -181,7 +186,7 @@ static int remember(nvm_heap *heap, nvm_object *object) {
   return 1;
 }
 
-void nvm_mark(nvm_heap *heap, nvm_object *object) {
+NVM_COLD void nvm_mark(nvm_heap *heap, nvm_object *object) {
   if (!object || (object->flags & (NVM_FLAG_IMMORTAL | NVM_FLAG_MARK))) return;
   if (object->kind != NVM_KIND_ADT && object->kind != NVM_KIND_CLOSURE &&
       object->kind != NVM_KIND_REF)
@@ -189,7 +194,8 @@ void nvm_mark(nvm_heap *heap, nvm_object *object) {
   if (remember(heap, object)) object->flags |= NVM_FLAG_MARK;
 }
 
-void nvm_collect(nvm_heap *heap, void (*roots)(nvm_heap *heap, void *context), void *context) {
+NVM_COLD void nvm_collect(nvm_heap *heap, void (*roots)(nvm_heap *heap, void *context),
+                          void *context) {
   heap->n_marked = 0;
   heap->mark_failed = 0;
   roots(heap, context);
@@ -216,7 +222,7 @@ void nvm_collect(nvm_heap *heap, void (*roots)(nvm_heap *heap, void *context), v
   heap->refs_threshold = heap->n_refs * 2 > (1u << 16) ? heap->n_refs * 2 : 1u << 16;
 }
 
-const char *nvm_kind_name(const nvm_object *object) {
+NVM_COLD const char *nvm_kind_name(const nvm_object *object) {
   if (!object) return "nothing";
   switch (object->kind) {
     case NVM_KIND_TENSOR:

@@ -93,31 +93,34 @@ static nvm_status put_dim(nvm_tensor *tensor, uint32_t i, int64_t value) {
   return NVM_OK;
 }
 
+/* dims: sizes, or words of an instruction if there are `ints` to look registers up in. */
+static nvm_status make_shape(nvm_vm *vm, uint32_t dtype, uint32_t count, const int64_t *dims,
+                             const uint32_t *words, const int64_t *ints, nvm_object **out) {
+  nvm_tensor *tensor;
+  NVM_TRY(new_vector(vm, dtype, count, &tensor));
+  for (uint32_t i = 0; i < count; i++) {
+    nvm_status status = put_dim(tensor, i, dims ? dims[i] : NVM_DIM_VALUE(words[i], ints));
+    if (NVM_UNLIKELY(status != NVM_OK)) {
+      nvm_release(vm->heap, &tensor->header);
+      return status;
+    }
+  }
+  set_object(vm->heap, out, &tensor->header);
+  return NVM_OK;
+}
+
 nvm_status nvm_op_shape_of(nvm_vm *vm, nvm_object **objs, const uint32_t *pc) {
-  nvm_tensor *source, *tensor;
+  nvm_tensor *source;
   NVM_TRY(need_tensor(objs, NVM_ShapeOf_src(pc), &source));
-  NVM_TRY(new_vector(vm, NVM_ShapeOf_dtype(pc), source->rank, &tensor));
-  nvm_status status = NVM_OK;
-  for (uint32_t i = 0; i < source->rank && status == NVM_OK; i++)
-    status = put_dim(tensor, i, source->dims[i]);
-  if (status == NVM_OK) nvm_retain(&tensor->header);
-  if (status == NVM_OK) set_object(vm->heap, &objs[NVM_ShapeOf_dst(pc)], &tensor->header);
-  nvm_release(vm->heap, &tensor->header);
-  return status;
+  return make_shape(vm, NVM_ShapeOf_dtype(pc), source->rank, source->dims, NULL, NULL,
+                    &objs[NVM_ShapeOf_dst(pc)]);
 }
 
 nvm_status nvm_op_pack_shape(nvm_vm *vm, const int64_t *ints, nvm_object **objs,
                              const uint32_t *pc) {
   const uint32_t *list = NVM_PackShape_dims(pc);
-  nvm_tensor *tensor;
-  NVM_TRY(new_vector(vm, NVM_PackShape_dtype(pc), NVM_LIST_COUNT(list), &tensor));
-  nvm_status status = NVM_OK;
-  for (uint32_t i = 0; i < NVM_LIST_COUNT(list) && status == NVM_OK; i++)
-    status = put_dim(tensor, i, NVM_DIM_VALUE(list[1 + i], ints));
-  if (status == NVM_OK) nvm_retain(&tensor->header);
-  if (status == NVM_OK) set_object(vm->heap, &objs[NVM_PackShape_dst(pc)], &tensor->header);
-  nvm_release(vm->heap, &tensor->header);
-  return status;
+  return make_shape(vm, NVM_PackShape_dtype(pc), NVM_LIST_COUNT(list), NULL, list + 1, ints,
+                    &objs[NVM_PackShape_dst(pc)]);
 }
 
 nvm_status nvm_op_read_int(const nvm_vm *vm, nvm_object *const *objs, uint32_t source,

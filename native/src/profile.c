@@ -112,7 +112,8 @@ static void note_call(nvm_vm *vm, uint64_t now, uint32_t kind, size_t at) {
            .at = now, .kind = kind, .index = running_function(vm), .a = vm->depth, .b = at});
 }
 
-void nvm_trace_step(nvm_vm *vm, uint64_t now, size_t at) {
+/* What the instruction at word `at` did to the stack and the heap. */
+static void trace_step(nvm_vm *vm, uint64_t now, size_t at) {
   const nvm_profile_state *p = vm->profile;
   nvm_trace *trace = p->trace;
   if (at < p->n_words) {
@@ -155,17 +156,34 @@ void nvm_profile_end(nvm_vm *vm, uint32_t function, nvm_status status, uint64_t 
   p->nanoseconds += nvm_now() - began_ns;
 }
 
-nvm_status nvm_profile_interpret(nvm_vm *vm) {
+void nvm_profile_step(nvm_vm *vm, const uint32_t *pc) {
   nvm_profile_state *p = vm->profile;
+  uint64_t now = nvm_cycles();
+  nvm_profile_row *row = &p->words[p->at];
+  row->calls++;
+  row->cycles += now - p->since;
+  if (p->trace) {
+    trace_step(vm, now, p->at);
+    now = nvm_cycles();
+  }
+  p->at = (size_t)(pc - p->code);
+  p->since = now;
+}
+
+void nvm_profile_enter(nvm_vm *vm) {
+  nvm_profile_state *p = vm->profile;
+  vm->step_instructions = 1;
   p->at = p->n_words; /* none yet */
   p->since = nvm_cycles();
   if (p->trace) {
     note_call(vm, p->since, NVM_EVENT_ENTER, p->n_words);
     p->trace->depth = vm->depth;
   }
-  const nvm_status status = nvm_interpret_profiled(vm);
-  nvm_profile_step(vm, p->code + p->n_words);
-  return status;
+}
+
+void nvm_profile_leave(nvm_vm *vm) {
+  nvm_profile_step(vm, vm->profile->code + vm->profile->n_words);
+  vm->step_instructions = 0;
 }
 
 /* --- kernels ---------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* Where a VM's time and memory go: an option, off by default. Kernels are timed at the door to all
- * of them (call.c); instructions, calls of functions and memory are seen by a second copy of the
- * interpreter (interp_profiled.c), so that the first one has no trace of them. */
+ * of them (call.c); instructions, calls of functions and memory are seen by the interpreter, which
+ * then dispatches by another table (interp.c), so that other runs have no trace of it. */
 #ifndef NVM_PROFILE_H
 #define NVM_PROFILE_H
 
@@ -67,28 +67,10 @@ void nvm_profile_kernel(nvm_vm *vm, const nvm_kernel *kernel, const int64_t *dim
 /* The same of a piece of a parallel loop; on any thread. */
 void nvm_profile_piece(nvm_vm *vm, const nvm_kernel *kernel, uint64_t since);
 
-/* What the instruction at word `at` did to the stack and the heap. */
-void nvm_trace_step(nvm_vm *vm, uint64_t now, size_t at);
-
+/* Around the interpretation of the frame on top, with counts and times of instructions. */
+void nvm_profile_enter(nvm_vm *vm);
+void nvm_profile_leave(nvm_vm *vm);
 /* The instruction under way ends, the one at `pc` begins. */
-static inline void nvm_profile_step(nvm_vm *vm, const uint32_t *pc) {
-  nvm_profile_state *p = vm->profile;
-  uint64_t now = nvm_cycles();
-  nvm_profile_row *row = &p->words[p->at];
-  row->calls++;
-  row->cycles += now - p->since;
-  if (p->trace) {
-    nvm_trace_step(vm, now, p->at);
-    now = nvm_cycles();
-  }
-  p->at = (size_t)(pc - p->code);
-  p->since = now;
-}
-
-/* Run the frame on top with counts and times of instructions. */
-NVM_NODISCARD nvm_status nvm_profile_interpret(nvm_vm *vm);
-
-/* interp_profiled.c: nvm_interpret with nvm_profile_step before each instruction. */
-NVM_NODISCARD nvm_status nvm_interpret_profiled(nvm_vm *vm);
+void nvm_profile_step(nvm_vm *vm, const uint32_t *pc);
 
 #endif

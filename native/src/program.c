@@ -368,10 +368,10 @@ static nvm_status bind_kernels(nvm_loader *loader) {
  * --------------------------------------------------------------------------------------------- */
 
 static void destroy(nvm_program *program) {
-  if (program->parent != NULL) { /* bind.c: all but the bound constants is the parent's */
+  if (program->parent != NULL) { /* weights/bind.c: all but the bound constants is the parent's */
     nvm_arena_destroy(program->arena);
     nvm_arena_destroy(program->copies);
-    nvm_weights_release(program->bound);
+    if (program->bound != NULL) program->release_bound(program->bound);
     nvm_program_release(program->parent);
     nvm_free(program);
     return;

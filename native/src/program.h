@@ -111,7 +111,8 @@ struct nvm_program {
   uint32_t flags;
   uint32_t version;           /* of the file's format */
   struct nvm_program *parent; /* retained: the program that this one binds weights to, or NULL */
-  struct nvm_weights *bound;  /* retained: what constants point into, or NULL */
+  void *bound;                /* owned: what constants point into, or NULL */
+  void (*release_bound)(void *bound);
   struct nvm_arena
       *copies; /* owned: verified copies of weights that constants point into, or NULL */
   struct nvm_arena *arena; /* owns all tables and strings below (program.c) */

@@ -35,7 +35,7 @@ static nvm_status handle_create(nvm_heap *heap, nvm_object *object, nvm_handle *
   return NVM_OK;
 }
 
-static void handle_recycle(nvm_heap *heap, nvm_handle *handle) {
+NVM_COLD static void handle_recycle(nvm_heap *heap, nvm_handle *handle) {
   if (handle->prev)
     handle->prev->live = handle->live;
   else
@@ -65,7 +65,7 @@ NVM_EXPORT void nvm_handle_release(nvm_handle *handle) {
     nvm_heap_release(heap);
 }
 
-void nvm_handles_clear(nvm_heap *heap) {
+NVM_COLD void nvm_handles_clear(nvm_heap *heap) {
   for (nvm_handle *handle = heap->handles; handle; handle = handle->live) {
     nvm_object *object = handle->object;
     handle->object = NULL;
@@ -75,7 +75,7 @@ void nvm_handles_clear(nvm_heap *heap) {
 
 /* --- results ---------------------------------------------------------------------------------- */
 
-static void result_free(nvm_result *result) {
+NVM_COLD static void result_free(nvm_result *result) {
   nvm_free(result->values);
   nvm_free(result->dims);
   nvm_free(result);
@@ -100,7 +100,7 @@ static void recycle(nvm_heap *heap, nvm_dropped *item) {
     result_clear(heap, (nvm_result *)item);
 }
 
-static void free_cached(nvm_heap *heap) {
+NVM_COLD static void free_cached(nvm_heap *heap) {
   while (heap->results_free) {
     nvm_result *result = heap->results_free;
     heap->results_free = (nvm_result *)result->dropped.next;
@@ -116,7 +116,7 @@ static void free_cached(nvm_heap *heap) {
   heap->walk_capacity = 0;
 }
 
-void nvm_results_attach(nvm_heap *heap) {
+NVM_COLD void nvm_results_attach(nvm_heap *heap) {
   heap->recycle = recycle;
   heap->free_cached = free_cached;
 }

@@ -89,10 +89,9 @@ static int has_sha(void) {
   int found = atomic_load_explicit(&known, memory_order_relaxed);
   if (found == 0) {
     unsigned a = 0, b = 0, c = 0, d = 0;
-    found = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b >> 29 & 1u) != 0 &&
-                    __builtin_cpu_supports("sse4.1") && __builtin_cpu_supports("ssse3")
-                ? 2
-                : 1;
+    /* CPUID itself: __builtin_cpu_supports links 5 KB of libgcc */
+    found = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b >> 29 & 1u) != 0 ? 2 : 1;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || (c >> 9 & 1u) == 0 || (c >> 19 & 1u) == 0) found = 1;
     atomic_store_explicit(&known, found, memory_order_relaxed);
   }
   return found == 2;

@@ -10,7 +10,9 @@
 #define NVM_NODISCARD   __attribute__((warn_unused_result))
 #define NVM_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define NVM_LIKELY(x)   __builtin_expect(!!(x), 1)
-#define NVM_EXPORT      __attribute__((visibility("default")))
+/* Runs when something failed, or once a VM: built for size. */
+#define NVM_COLD   __attribute__((cold, noinline))
+#define NVM_EXPORT __attribute__((visibility("default")))
 
 /* Return from the calling function if expr is not NVM_OK. */
 #define NVM_TRY(expr)                                                    \

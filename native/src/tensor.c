@@ -189,8 +189,8 @@ static nvm_status joined_dims(const nvm_tensor *a, const nvm_tensor *b, uint32_t
 
 /* A block of `bytes` for what grew out of `source`: with room for half as much again if that was
  * appended to before and limits and memory allow. */
-static nvm_status grown_block(nvm_heap *heap, const nvm_tensor *source, size_t bytes,
-                              nvm_storage **out_storage) {
+NVM_COLD static nvm_status grown_block(nvm_heap *heap, const nvm_tensor *source, size_t bytes,
+                                       nvm_storage **out_storage) {
   size_t roomy = bytes + bytes / 2;
   int again = source->storage && (source->storage->header.flags & NVM_FLAG_GROWN);
   if (again && roomy < NVM_MAX_BLOCK && /* a size class may add a quarter */
@@ -291,7 +291,8 @@ void nvm_int_write(uint32_t dtype, int64_t value, void *to) {
   memcpy(to, &cut, nvm_dtypes[dtype].itemsize);
 }
 
-const char *nvm_shape_text(char *text, uint32_t dtype, uint32_t rank, const int64_t *dims) {
+NVM_COLD const char *nvm_shape_text(char *text, uint32_t dtype, uint32_t rank,
+                                    const int64_t *dims) {
   size_t used = 1;
   text[0] = '(';
   for (uint32_t i = 0; i < rank && i < NVM_MAX_RANK; i++)

@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -77,38 +78,43 @@ static struct {
 
 /* --- how many CPUs --------------------------------------------------------------------------- */
 
-/* CPUs that a cgroup v2 directory's cpu.max allows, rounded up; 0: no limit. */
+/* A file that holds one number; 0: there is none. */
+static long long number_in(const char *file) {
+  long long number = 0;
+  FILE *stream = fopen(file, "re");
+  if (!stream) return 0;
+  if (fscanf(stream, "%lld", &number) != 1) number = 0;
+  fclose(stream);
+  return number;
+}
+
+/* CPUs of that share, rounded up; 0: no limit. */
+static int32_t cpus_of(long long limit, long long period) {
+  if (limit <= 0 || period <= 0) return 0;
+  const long long cpus = limit / period + (limit % period != 0);
+  return cpus > INT32_MAX ? 0 : (int32_t)cpus;
+}
+
+/* CPUs that a cgroup v2 directory's cpu.max allows; 0: no limit. */
 static int32_t quota_of(const char *path) {
   char file[4200], quota[32];
-  long long period = 0, limit = 0;
+  long long period = 0;
   snprintf(file, sizeof file, "/sys/fs/cgroup%s/cpu.max", path);
   FILE *stream = fopen(file, "re");
   if (!stream) return 0;
   const int fields = fscanf(stream, "%31s %lld", quota, &period);
   fclose(stream);
-  if (fields != 2 || sscanf(quota, "%lld", &limit) != 1 || limit <= 0 || period <= 0) return 0;
-  const long long cpus = limit / period + (limit % period != 0);
-  return cpus > INT32_MAX ? 0 : (int32_t)cpus;
+  return fields == 2 ? cpus_of(strtoll(quota, NULL, 10), period) : 0; /* "max": 0 */
 }
 
 /* The same of cgroup v1, whose cpu controller is mounted by itself. */
 static int32_t quota_v1(void) {
-  long long limit = 0, period = 0;
-  FILE *stream = fopen("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "re");
-  if (!stream) return 0;
-  const int known = fscanf(stream, "%lld", &limit) == 1;
-  fclose(stream);
-  stream = fopen("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "re");
-  if (!stream) return 0;
-  const int period_known = fscanf(stream, "%lld", &period) == 1;
-  fclose(stream);
-  if (!known || !period_known || limit <= 0 || period <= 0) return 0;
-  const long long cpus = limit / period + (limit % period != 0);
-  return cpus > INT32_MAX ? 0 : (int32_t)cpus;
+  return cpus_of(number_in("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"),
+                 number_in("/sys/fs/cgroup/cpu/cpu.cfs_period_us"));
 }
 
 /* The tightest quota from our cgroup up to the root; 0: none. */
-static int32_t cgroup_cpus(void) {
+NVM_COLD static int32_t cgroup_cpus(void) {
   char line[4096], path[4096] = "";
   int32_t least = quota_v1();
   FILE *stream = fopen("/proc/self/cgroup", "re");
@@ -128,7 +134,7 @@ static int32_t cgroup_cpus(void) {
   }
 }
 
-int32_t nvm_threads_available(void) {
+NVM_COLD int32_t nvm_threads_available(void) {
   int32_t cpus = 1;
   for (size_t most = 1024; most <= 65536; most *= 4) {
     cpu_set_t *set = CPU_ALLOC(most);
@@ -164,7 +170,7 @@ static int claim(slot *s, uint32_t *out_piece) {
   return 0;
 }
 
-__attribute__((cold)) static void note_failure(uint32_t piece, nvm_status status) {
+NVM_COLD static void note_failure(uint32_t piece, nvm_status status) {
   pthread_mutex_lock(&pool.lock);
   if (piece < atomic_load_explicit(&pool.failed, memory_order_relaxed)) {
     atomic_store_explicit(&pool.failed, piece, memory_order_relaxed);
@@ -251,7 +257,7 @@ static void wait_for_work(slot *s, uint32_t *quick) {
 
 /* A worker on the CPU of its caller only takes time from it: the system puts it there when the
  * other CPUs are busy. Keep it to the other ones. Returns 0 if it is to sleep instead. */
-__attribute__((cold)) static int move_away(slot *s, int cpu) {
+NVM_COLD static int move_away(slot *s, int cpu) {
   const int64_t now = nanoseconds();
   if (now - s->moved < MOVE) return 0;
   s->moved = now;
@@ -296,7 +302,7 @@ static void *worker(void *context) {
 }
 
 /* The child has none of the threads, and the locks may have been held. */
-static void after_fork(void) {
+NVM_COLD static void after_fork(void) {
   pthread_mutex_init(&pool.lock, NULL);
   pthread_cond_init(&pool.finished, NULL);
   for (uint32_t k = 0; k < MAX_SLOTS; ++k) {
@@ -439,7 +445,7 @@ nvm_status nvm_threads_run(int32_t threads, const nvm_kernel_ctx *ctx, int64_t c
   return status;
 }
 
-void nvm_threads_shutdown(void) {
+NVM_COLD void nvm_threads_shutdown(void) {
   while (atomic_flag_test_and_set_explicit(&pool.busy, memory_order_acquire)) sched_yield();
   pthread_mutex_lock(&pool.lock);
   atomic_store(&pool.stop, 1);

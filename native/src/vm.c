@@ -22,7 +22,7 @@ enum { FIRST_TRANSFER = 64 };
 
 /* --- limits ----------------------------------------------------------------------------------- */
 
-nvm_status nvm_vm_stopped(const nvm_vm *vm, nvm_status code, const char *kernel) {
+NVM_COLD nvm_status nvm_vm_stopped(const nvm_vm *vm, nvm_status code, const char *kernel) {
   const char *inside = kernel ? ", inside kernel " : "";
   if (!kernel) kernel = "";
   if (code == NVM_TIME_LIMIT && vm)
@@ -82,7 +82,7 @@ nvm_status nvm_vm_charge(nvm_vm *vm, uint64_t turns) {
   return nvm_vm_poll(vm);
 }
 
-static void mark_roots(nvm_heap *heap, void *context) {
+NVM_COLD static void mark_roots(nvm_heap *heap, void *context) {
   const nvm_vm *vm = context;
   for (size_t slot = vm->frame; slot != NVM_NO_FRAME;) {
     nvm_frame *frame = nvm_frame_at(vm, slot);
@@ -94,13 +94,13 @@ static void mark_roots(nvm_heap *heap, void *context) {
     nvm_mark(heap, handle->object);
 }
 
-static int within(const nvm_heap *heap, nvm_status code, int64_t bytes) {
+NVM_COLD static int within(const nvm_heap *heap, nvm_status code, int64_t bytes) {
   return code == NVM_OBJECT_LIMIT ? heap->live_objects < heap->object_cap
                                   : heap->live_bytes + bytes <= heap->byte_cap;
 }
 
 /* A cap was hit (or, with NVM_OK, many refs exist): collect cycles and look again. */
-static nvm_status pressure(void *context, nvm_status code, int64_t bytes) {
+NVM_COLD static nvm_status pressure(void *context, nvm_status code, int64_t bytes) {
   nvm_vm *vm = context;
   nvm_heap *heap = vm->heap;
   if (vm->collectable && heap->refs && (code == NVM_OK || !vm->tight)) {
@@ -130,7 +130,7 @@ static nvm_status poll_copy(void *vm) { return nvm_vm_poll(vm); }
 /* --- creation --------------------------------------------------------------------------------- */
 
 /* Replace the profile; NVM_PROFILE_OFF: none. */
-static nvm_status set_profile(nvm_vm *vm, int32_t level, uint64_t max_events) {
+NVM_COLD static nvm_status set_profile(nvm_vm *vm, int32_t level, uint64_t max_events) {
   nvm_profile_state *made = NULL;
   if (level != NVM_PROFILE_OFF) NVM_TRY(nvm_profile_create(vm->program, level, max_events, &made));
   nvm_profile_free(vm->profile);
@@ -148,8 +148,8 @@ static const nvm_call_host call_host = {.poll = poll_kernel,
                                         .kernel_ended = nvm_profile_kernel,
                                         .piece_ended = nvm_profile_piece};
 
-NVM_EXPORT nvm_status nvm_vm_create(nvm_program *program, const nvm_vm_options *options,
-                                    nvm_vm **out_vm) {
+NVM_COLD NVM_EXPORT nvm_status nvm_vm_create(nvm_program *program, const nvm_vm_options *options,
+                                             nvm_vm **out_vm) {
   nvm_error_clear();
   nvm_log_init();
   if (options && options->size != sizeof *options)
@@ -203,7 +203,7 @@ NVM_EXPORT nvm_status nvm_vm_create(nvm_program *program, const nvm_vm_options *
 
 NVM_EXPORT nvm_program *nvm_vm_program(const nvm_vm *vm) { return vm->program; }
 
-NVM_EXPORT void nvm_vm_destroy(nvm_vm *vm) {
+NVM_COLD NVM_EXPORT void nvm_vm_destroy(nvm_vm *vm) {
   if (!vm) return;
   if (vm->heap) {
     nvm_heap_drain(vm->heap);
@@ -233,7 +233,7 @@ static nvm_status acquire(nvm_vm *vm) {
 
 static void let_go(nvm_vm *vm) { atomic_store_explicit(&vm->busy, 0, memory_order_release); }
 
-NVM_EXPORT nvm_status nvm_vm_set_limits(nvm_vm *vm, const nvm_limits *limits) {
+NVM_COLD NVM_EXPORT nvm_status nvm_vm_set_limits(nvm_vm *vm, const nvm_limits *limits) {
   nvm_error_clear();
   NVM_TRY(acquire(vm));
   vm->limits = *limits;
@@ -241,18 +241,18 @@ NVM_EXPORT nvm_status nvm_vm_set_limits(nvm_vm *vm, const nvm_limits *limits) {
   return NVM_OK;
 }
 
-NVM_EXPORT void nvm_vm_cancel(nvm_vm *vm) {
+NVM_COLD NVM_EXPORT void nvm_vm_cancel(nvm_vm *vm) {
   atomic_store_explicit(&vm->cancel, 1, memory_order_relaxed);
 }
 
-static void trim(nvm_vm *vm, size_t keep) {
+NVM_COLD static void trim(nvm_vm *vm, size_t keep) {
   const size_t before = nvm_heap_cached(vm->heap);
   nvm_heap_trim(vm->heap, keep, keep);
   NVM_LOG(DEBUG, "trim: %zu of %zu pooled bytes given back", before - nvm_heap_cached(vm->heap),
           before);
 }
 
-NVM_EXPORT nvm_status nvm_vm_trim(nvm_vm *vm) {
+NVM_COLD NVM_EXPORT nvm_status nvm_vm_trim(nvm_vm *vm) {
   nvm_error_clear();
   NVM_TRY(acquire(vm));
   nvm_heap_drain(vm->heap);
@@ -265,7 +265,7 @@ NVM_EXPORT nvm_status nvm_vm_trim(nvm_vm *vm) {
   return NVM_OK;
 }
 
-NVM_EXPORT nvm_status nvm_vm_stats_get(nvm_vm *vm, nvm_vm_stats *out_stats) {
+NVM_COLD NVM_EXPORT nvm_status nvm_vm_stats_get(nvm_vm *vm, nvm_vm_stats *out_stats) {
   nvm_error_clear();
   NVM_TRY(acquire(vm));
   nvm_heap *heap = vm->heap;
@@ -286,14 +286,14 @@ NVM_EXPORT nvm_status nvm_vm_stats_get(nvm_vm *vm, nvm_vm_stats *out_stats) {
   return NVM_OK;
 }
 
-static nvm_status need_profile(nvm_vm *vm) {
+NVM_COLD static nvm_status need_profile(nvm_vm *vm) {
   NVM_TRY(acquire(vm));
   if (vm->profile) return NVM_OK;
   let_go(vm);
   NVM_FAIL(NVM_INVALID_INPUT, "this VM was made without a profile");
 }
 
-NVM_EXPORT nvm_status nvm_vm_profile_get(nvm_vm *vm, nvm_profile *out_profile) {
+NVM_COLD NVM_EXPORT nvm_status nvm_vm_profile_get(nvm_vm *vm, nvm_profile *out_profile) {
   nvm_error_clear();
   NVM_TRY(need_profile(vm));
   nvm_profile_state *p = vm->profile;
@@ -314,7 +314,8 @@ NVM_EXPORT nvm_status nvm_vm_profile_get(nvm_vm *vm, nvm_profile *out_profile) {
   return NVM_OK;
 }
 
-NVM_EXPORT nvm_status nvm_vm_profile_details(nvm_vm *vm, nvm_profile_details *out_details) {
+NVM_COLD NVM_EXPORT nvm_status nvm_vm_profile_details(nvm_vm *vm,
+                                                      nvm_profile_details *out_details) {
   nvm_error_clear();
   NVM_TRY(need_profile(vm));
   const nvm_profile_state *p = vm->profile;
@@ -333,7 +334,7 @@ NVM_EXPORT nvm_status nvm_vm_profile_details(nvm_vm *vm, nvm_profile_details *ou
   return NVM_OK;
 }
 
-NVM_EXPORT nvm_status nvm_vm_profile_reset(nvm_vm *vm) {
+NVM_COLD NVM_EXPORT nvm_status nvm_vm_profile_reset(nvm_vm *vm) {
   nvm_error_clear();
   NVM_TRY(need_profile(vm));
   nvm_profile_clear(vm->profile, vm->program);
@@ -341,7 +342,8 @@ NVM_EXPORT nvm_status nvm_vm_profile_reset(nvm_vm *vm) {
   return NVM_OK;
 }
 
-NVM_EXPORT nvm_status nvm_vm_profile_start(nvm_vm *vm, int32_t level, uint64_t max_events) {
+NVM_COLD NVM_EXPORT nvm_status nvm_vm_profile_start(nvm_vm *vm, int32_t level,
+                                                    uint64_t max_events) {
   nvm_error_clear();
   NVM_TRY(acquire(vm));
   const nvm_status status = set_profile(vm, level, max_events);
@@ -402,7 +404,10 @@ static void release_all(const nvm_arg *args, size_t n_args) {
 static nvm_status interpret(nvm_vm *vm) {
   if (NVM_LIKELY(!vm->profile) || vm->profile->level < NVM_PROFILE_INSTRUCTIONS)
     return nvm_interpret(vm);
-  return nvm_profile_interpret(vm);
+  nvm_profile_enter(vm);
+  const nvm_status status = nvm_interpret(vm);
+  nvm_profile_leave(vm);
+  return status;
 }
 
 /* The most values that a result may have. */
@@ -444,7 +449,7 @@ static nvm_status execute(nvm_vm *vm, uint32_t index, const nvm_arg *args, size_
 }
 
 /* began: ns, 0: unknown. */
-static void tell(const nvm_vm *vm, uint32_t function, nvm_status status, uint64_t began) {
+NVM_COLD static void tell(const nvm_vm *vm, uint32_t function, nvm_status status, uint64_t began) {
   const char *name = vm->program->functions[function].name;
   if (status != NVM_OK)
     NVM_LOG(ERROR, "run of @%s failed: %s", name, nvm_last_error()->message);

@@ -57,6 +57,7 @@ struct nvm_vm {
   int moved;    /* this run was given memory away (NVM_FLAG_MOVED) */
   uint64_t runs, kernel_calls;
   struct nvm_profile_state *profile; /* NULL: not wanted */
+  int step_instructions;             /* this run calls nvm_profile_step before each instruction */
 };
 
 /* Words between checkpoints: well under a millisecond. */

@@ -1,7 +1,7 @@
 """Weights that stay outside of an executable and are bound to it when it is loaded.
 
-From a safetensors file (mapped: native/src/safetensors.c), a numpy archive (.npz, read into memory) or a mapping of
-names to arrays. Names, dtypes and shapes are checked in C (native/src/bind.c), which lays each weight out as the
+From a safetensors file (mapped: native/weights/safetensors.c), a numpy archive (.npz, read into memory) or a mapping of
+names to arrays. Names, dtypes and shapes are checked in C (native/weights/bind.c), which lays each weight out as the
 kernels read it, once.
 """
 

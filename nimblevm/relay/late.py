@@ -2,7 +2,7 @@
 each element lies.
 
 A LateArray stands for an array where only shape and dtype are asked for. What the compiler does to weights (slices,
-transposes, panels, 16 bits) it does here to the description, which the file keeps and native/src/bind.c carries out.
+transposes, panels, 16 bits) it does here to the description, which the file keeps and weights/bind.c carries out.
 Everything that would need the elements raises TypeError.
 """
 

@@ -31,7 +31,9 @@ SIZES = {"inputs": 4, "hidden": 8}
 COVERED = ("program", "verify", "program_tables", "constant_tables", "kernel_tables", "msgpack", "program_info", "bind", "weights", "safetensors", "call", "kernel_call",
            "args", "results", "ops", "interp", "frame", "object", "tensor", "kernel_ir_parse", "kernel_ir_compile",
            "kernel_ir_run", "kernel_ir_ops", "kernel_ir_move")  # fmt: skip
-"""Sources of native/src (kernel_ir_*: of native/kernels) that the coverage report is about."""
+"""Sources that the coverage report is about: of native/src, native/kernels (kernel_ir_*) and native/weights."""
+LATE = ("bind", "weights", "safetensors")
+"""Those of native/weights."""
 
 
 def assembled() -> dict[str, bytes]:
@@ -229,7 +231,9 @@ def stream(inputs: Iterable[bytes]) -> bytes:
 def covered_lines(build: Path) -> Iterator[tuple[str, int, int]]:
     """(source, lines run, lines) of gcov's report."""
     for name in COVERED:
-        folder = "kernels" if name.startswith("kernel_ir_") else "src"
+        folder = (
+            "kernels" if name.startswith("kernel_ir_") else "weights" if name in LATE else "src"
+        )
         done = subprocess.run(["gcov", "-n", "-o", str(build / folder), f"{folder}/{name}.c"], cwd=build.parent,
                               capture_output=True, text=True, check=True)  # fmt: skip
         match = re.search(

@@ -306,6 +306,8 @@ static nvm_status bind_all(binder *b) {
   return NVM_OK;
 }
 
+static void release_weights(void *weights) { nvm_weights_release(weights); }
+
 NVM_EXPORT nvm_status nvm_program_bind(nvm_program *program, nvm_weights *weights, uint32_t flags,
                                        nvm_program **out_bound) {
   *out_bound = NULL;
@@ -318,6 +320,7 @@ NVM_EXPORT nvm_status nvm_program_bind(nvm_program *program, nvm_weights *weight
   atomic_init(&bound->refcount, 1);
   bound->parent = program;
   bound->bound = weights;
+  bound->release_bound = release_weights;
   bound->arena = bound->copies = NULL;
   bound->flags |= flags & NVM_LOAD_VERIFY_FULL;
   nvm_program_retain(program);
