@@ -54,7 +54,7 @@ int main(int argc, char **argv) {
 
 CMAKE = """cmake_minimum_required(VERSION 3.13)
 project(user C)
-find_package(NimbleVM 0.1 REQUIRED)
+find_package(NimbleVM 0.2 REQUIRED)
 add_executable(shared user.c)
 target_link_libraries(shared PRIVATE NimbleVM::nimblevm)
 add_executable(static user.c)
@@ -125,7 +125,7 @@ def test_cmake(prefix: Path, user: Path) -> None:
     output("cmake", "--build", "out", cwd=user)
     for kind in ("shared", "static"):
         assert output(user / "out" / kind, "model.nvm", cwd=user) == "2 4 6\n"
-    (user / "CMakeLists.txt").write_text(CMAKE.replace("NimbleVM 0.1", "NimbleVM 0.2"))
+    (user / "CMakeLists.txt").write_text(CMAKE.replace("NimbleVM 0.2", "NimbleVM 0.3"))
     done = subprocess.run(
         ["cmake", "-S", ".", "-B", "other", f"-DCMAKE_PREFIX_PATH={prefix}"],
         cwd=user,
@@ -134,7 +134,7 @@ def test_cmake(prefix: Path, user: Path) -> None:
         check=False,
     )
     assert done.returncode != 0
-    assert "0.2" in done.stderr
+    assert "0.3" in done.stderr
 
 
 def test_installed_nvm_run(prefix: Path, user: Path) -> None:
