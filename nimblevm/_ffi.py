@@ -7,6 +7,7 @@ column of the span ("" and 0 if none), trace (tuple of lines, one a Relay frame,
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import nimblevm
@@ -65,10 +66,19 @@ def last_error(status: int) -> Any:
     return error
 
 
+_causes = threading.local()
+
+
+def note_cause(error: BaseException) -> None:
+    """Python code that C called has failed with this; the next exception of `check` on this thread has it as cause."""
+    _causes.error = error
+
+
 def check(status: int) -> None:
     """Return if status is 0, else raise its class from errors.py (KeyboardInterrupt for INTERRUPTED)."""
     if status:
-        raise last_error(status)
+        cause = _causes.__dict__.pop("error", None)
+        raise last_error(status) from cause
 
 
 def _check_version() -> None:
@@ -82,4 +92,4 @@ def _check_version() -> None:
 
 _check_version()
 
-__all__ = ["check", "ffi", "last_error", "lib"]
+__all__ = ["check", "ffi", "last_error", "lib", "note_cause"]

@@ -19,6 +19,7 @@ from nimblevm.bytecode.executable import Executable
 from nimblevm.bytecode.serialize import NATIVE, ProgramBuilder, SectionRecord, serialize
 from nimblevm.compiler.constants import late_constant
 from nimblevm.compiler.emit import KernelBuilder, emit
+from nimblevm.compiler.external import External
 from nimblevm.compiler.kernel_table import KernelCache, KernelTable
 from nimblevm.compiler.limits import check_ranks
 from nimblevm.compiler.pass_base import PassContext
@@ -26,6 +27,7 @@ from nimblevm.compiler.passes.remove_unused import remove_unused
 from nimblevm.compiler.pipeline import PIPELINE
 from nimblevm.compiler.rewrite import Rewriter
 from nimblevm.errors import CompileError
+from nimblevm.external import find as find_external
 from nimblevm.kernels import llvm
 from nimblevm.kernels import tune as tuning_record
 from nimblevm.kernels.loop_ir import Kernel
@@ -65,6 +67,7 @@ def compile(
     tuning: str | None = None,
     late_bound: bool | Iterable[str] = False,
     weights_file: str = "",
+    external: str | External | Iterable[str | External] = (),
 ) -> Executable:
     """Compile a module (or one function, which becomes `main`) and load the result.
 
@@ -88,13 +91,15 @@ def compile(
                  file names them with shape and dtype (and the SHA-256 of what params has); load(..., weights=) or
                  Executable.bind brings the values. Constant folding leaves them alone
     weights_file where these lie, relative to the file's folder: load() looks there then
+    external     backends that bring their own code, by name or as External, in order of preference: each gets the
+                 operators that its patterns match ("blas"; docs/external-codegen.md)
 
     Raises RelayTypeError, WellFormedError, CompileError.
     """
     data = compile_to_bytes(
         mod, params, target, passes_off=passes_off, unbox=unbox, native=native, plan_memory=plan_memory,
         verify=verify, entry_points=entry_points, on_pass=on_pass, progress=progress, weights=weights, tuning=tuning,
-        late_bound=late_bound, weights_file=weights_file,
+        late_bound=late_bound, weights_file=weights_file, external=external,
     )  # fmt: skip
     return Executable.from_bytes(data, native=native)
 
@@ -116,6 +121,7 @@ def compile_to_bytes(
     tuning: str | None = None,
     late_bound: bool | Iterable[str] = False,
     weights_file: str = "",
+    external: str | External | Iterable[str | External] = (),
 ) -> bytes:
     """As `compile`, but gives the file's bytes and loads nothing (so that it works for other machines)."""
     off = {passes_off} if isinstance(passes_off, str) else set(passes_off)
@@ -125,12 +131,21 @@ def compile_to_bytes(
     choices = tuning_record.from_json(tuning) if tuning is not None else None
     stage = _stages(progress)
     ctx = PassContext(
-        frozenset(off), verify, unbox, evaluate_call, on_pass, stage, KernelCache(unbox), weights
-    )
+        frozenset(off), verify, unbox, evaluate_call, on_pass, stage, KernelCache(unbox), weights,
+        _externals(external),
+    )  # fmt: skip
     builder = _native_builder(target, stage, choices) if native else None
     late = _late_names(params or {}, late_bound)
     _check_place(weights_file, late)
     return _compiled(mod, params, ctx, entry_points, builder, late, weights_file)
+
+
+def _externals(wanted: str | External | Iterable[str | External]) -> tuple[External, ...]:
+    names = (wanted,) if isinstance(wanted, str | External) else tuple(wanted)
+    found = tuple([find_external(n) if isinstance(n, str) else n for n in names])
+    if len({e.name for e in found}) < len(found):
+        raise ValueError(f"external names a backend twice: {', '.join(e.name for e in found)}")
+    return found
 
 
 def _check_weights(dtype: str) -> None:

@@ -1,37 +1,164 @@
-/* Runtimes of external code on the host, by name (nvm_device.h). */
+/* Runtimes of external code on the host, by name: those built in, those that a program registers,
+ * those of libraries. */
+#include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "alloc.h"
+#include "call.h"
+#include "nvm_api.h"
 #include "nvm_device.h"
 #include "status.h"
 
-#include "external.h"
+extern const nvm_external_runtime *const nvm_external_blas;
 
-enum { MAX_RUNTIMES = 64 };
+/* Nodes stay for ever: VMs point to them. The newest of a name counts. */
+typedef struct node {
+  nvm_external_runtime runtime;
+  struct node *older;
+  int gone; /* unregistered */
+  char name[];
+} node;
 
+static node *newest;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static const nvm_external_runtime *runtimes[MAX_RUNTIMES];
-static size_t count;
 
-const nvm_external_runtime *nvm_external_find(const char *name) {
-  const nvm_external_runtime *found = NULL;
+static const node *find(const char *name) {
+  for (const node *n = newest; n; n = n->older)
+    if (strcmp(n->name, name) == 0) return n->gone ? NULL : n;
+  return NULL;
+}
+
+NVM_EXPORT size_t nvm_external_names(char *text, size_t size) {
+  size_t used = (size_t)snprintf(text, size, "%s", nvm_external_blas->name);
   pthread_mutex_lock(&lock);
-  for (size_t i = 0; i < count; i++)
-    if (strcmp(runtimes[i]->name, name) == 0) found = runtimes[i];
+  for (const node *n = newest; n; n = n->older) {
+    if (find(n->name) != n || strcmp(n->name, nvm_external_blas->name) == 0) continue;
+    const int fits = used < size;
+    used += (size_t)snprintf(fits ? text + used : NULL, fits ? size - used : 0, ", %s", n->name);
+  }
+  pthread_mutex_unlock(&lock);
+  return used;
+}
+
+nvm_status nvm_external_find(const char *name, int fallback,
+                             const nvm_external_runtime **out_runtime) {
+  pthread_mutex_lock(&lock);
+  const node *found = find(name);
+  pthread_mutex_unlock(&lock);
+  *out_runtime = found ? &found->runtime : NULL;
+  if (!found && strcmp(name, nvm_external_blas->name) == 0) *out_runtime = nvm_external_blas;
+  if (*out_runtime || fallback) return NVM_OK;
+  char names[512];
+  nvm_external_names(names, sizeof names);
+  NVM_FAIL(NVM_DEVICE_ERROR,
+           "the file wants the external runtime \"%s\", which is not registered; there are %s. "
+           "fallback runs what has kernel IR too",
+           name, names);
+}
+
+NVM_EXPORT nvm_status nvm_external_register(const nvm_external_runtime *runtime) {
+  nvm_error_clear();
+  if (!runtime || runtime->size != sizeof *runtime)
+    NVM_FAIL(NVM_INVALID_INPUT, "nvm_external_runtime.size is %u, expected %zu",
+             runtime ? runtime->size : 0, sizeof *runtime);
+  if (!runtime->name || !*runtime->name || !runtime->create || !runtime->run || !runtime->destroy)
+    NVM_FAIL(NVM_INVALID_INPUT, "a runtime of external code has a name, create, run and destroy");
+  if (nvm_device_find(runtime->name))
+    NVM_FAIL(NVM_INVALID_INPUT, "\"%s\" is a device backend, which runs code of that name itself",
+             runtime->name);
+  const size_t length = strlen(runtime->name) + 1;
+  node *made = nvm_malloc(sizeof *made + length);
+  if (!made) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for a runtime of external code");
+  made->runtime = *runtime;
+  made->gone = 0;
+  memcpy(made->name, runtime->name, length);
+  made->runtime.name = made->name;
+  pthread_mutex_lock(&lock);
+  made->older = newest;
+  newest = made;
+  pthread_mutex_unlock(&lock);
+  return NVM_OK;
+}
+
+NVM_EXPORT int32_t nvm_external_unregister(const char *name) {
+  int32_t found = 0;
+  pthread_mutex_lock(&lock);
+  for (node *n = newest; n; n = n->older)
+    if (strcmp(n->name, name) == 0) {
+      found |= !n->gone;
+      n->gone = 1;
+    }
   pthread_mutex_unlock(&lock);
   return found;
 }
 
-nvm_status nvm_external_add(const nvm_external_runtime *runtime) {
-  nvm_status status = NVM_OK;
-  size_t at = 0;
-  pthread_mutex_lock(&lock);
-  while (at < count && strcmp(runtimes[at]->name, runtime->name) != 0) at++;
-  if (at == MAX_RUNTIMES)
-    status = nvm_fail(NVM_INVALID_INPUT, "more than %d runtimes of external code", MAX_RUNTIMES);
-  else
-    runtimes[at] = runtime;
-  if (at == count && status == NVM_OK) count++;
-  pthread_mutex_unlock(&lock);
-  return status;
+/* --- what runtimes ask ------------------------------------------------------------------------ */
+
+NVM_EXPORT nvm_status nvm_external_fail(nvm_status code, const char *text) {
+  return nvm_fail(code > NVM_OK ? code : NVM_KERNEL_ERROR, "%s", text ? text : "");
+}
+
+NVM_EXPORT uint32_t nvm_external_operand_count(const nvm_signature *signature) {
+  return signature->n_operands;
+}
+
+NVM_EXPORT uint32_t nvm_external_dim_count(const nvm_signature *signature) {
+  return signature->n_dims;
+}
+
+static nvm_status axis_size(const nvm_signature *sig, const nvm_axis *axis, const int64_t *dims,
+                            int64_t *out_size) {
+  *out_size = axis->value;
+  if (axis->kind == NVM_AXIS_DIM) *out_size = dims[axis->value];
+  if (axis->kind != NVM_AXIS_EXPR) return NVM_OK;
+  const size_t start = (size_t)axis->value;
+  return nvm_dim_program(sig->exprs + start, sig->n_expr_words - start, dims,
+                         (size_t)sig->n_dims + sig->n_attrs, out_size);
+}
+
+NVM_EXPORT nvm_status nvm_external_operands(const nvm_signature *sig, const int64_t *dims,
+                                            nvm_external_operand *out_operands) {
+  const int64_t *pitch = dims + sig->n_dims + sig->n_attrs;
+  for (uint32_t i = 0; i < sig->n_operands; i++) {
+    const nvm_operand *operand = &sig->operands[i];
+    nvm_external_operand *out = &out_operands[i];
+    *out = (nvm_external_operand){
+        .dtype = operand->dtype, .role = operand->role, .rank = operand->rank};
+    out->bytes = nvm_dtypes[operand->dtype].itemsize;
+    for (uint32_t a = 0; a < operand->rank; a++) {
+      if (operand->axes[a].broadcast)
+        out->shape[a] = *pitch++;
+      else
+        NVM_TRY(axis_size(sig, &operand->axes[a], dims, &out->shape[a]));
+      out->bytes *= (size_t)out->shape[a];
+    }
+  }
+  return NVM_OK;
+}
+
+/* --- libraries -------------------------------------------------------------------------------- */
+
+static const nvm_external_api api = {.size = sizeof api,
+                                     .fail = nvm_external_fail,
+                                     .operand_count = nvm_external_operand_count,
+                                     .dim_count = nvm_external_dim_count,
+                                     .operands = nvm_external_operands};
+
+NVM_EXPORT nvm_status nvm_external_load(const char *path, const char **out_name) {
+  nvm_error_clear();
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* stays: its code may run at any time */
+  if (!library) NVM_FAIL(NVM_FILE_ERROR, "%s", dlerror());
+  const nvm_external_runtime *(*entry)(const nvm_external_api *) = NULL;
+  void *symbol = dlsym(library, "nvm_external_entry");
+  memcpy(&entry, &symbol, sizeof entry);
+  if (!entry) {
+    dlclose(library);
+    NVM_FAIL(NVM_INVALID_INPUT, "%s has no function nvm_external_entry", path);
+  }
+  const nvm_external_runtime *runtime = entry(&api);
+  NVM_TRY(nvm_external_register(runtime));
+  *out_name = runtime->name;
+  return NVM_OK;
 }

@@ -36,8 +36,9 @@
  * NVM_VM_BUSY. The functions marked "any thread" may be called at any time from any thread, also
  * while the VM runs. The error record is per thread.
  *
- * Public are this header and those it includes. nvm_kernel.h, nvm_device.h and nvm_object.h beside
- * it are contracts between parts of the library: not installed, and free to change. While the
+ * Public are this header and those it includes, and nvm_kernel.h for those who write runtimes of
+ * external code. nvm_device.h and nvm_object.h beside it are contracts between parts of the
+ * library: not installed, and free to change. While the
  * version is 0.x, structs may grow from one minor version to the next; the shared library's name
  * (libnimblevm.so.0.2) says which version a program was built for.
  */
@@ -609,6 +610,64 @@ typedef void (*nvm_log_fn)(void *context, int32_t level, const char *message);
 void nvm_log_set(int32_t level, nvm_log_fn write, void *context);
 int32_t nvm_log_level(void);
 
+/* --- External code on the host (docs/external-codegen.md) ---
+ * A kernel may be code that a backend outside of the compiler made, in a section of the file that
+ * names a runtime. A VM asks the runtime of that name for an instance of each such kernel. */
+
+typedef struct nvm_kernel_ctx nvm_kernel_ctx; /* see nvm_kernel.h: fail, poll, parallel_for */
+typedef struct nvm_signature nvm_signature;
+
+typedef struct nvm_external_runtime {
+  uint32_t size;    /* sizeof(nvm_external_runtime) */
+  const char *name; /* letters, digits, '_' and '.' */
+  void *context;    /* handed to create */
+  /* Called when a VM is made, for each of its kernels. blob: what the backend's codegen gave,
+   * `size` bytes, as trusted as machine code; a malformed one is to be refused with
+   * NVM_INVALID_EXECUTABLE. blob, kernel and signature are good until the instance is destroyed.
+   * out_instance: owned. An error keeps the VM from being made, with the text of
+   * nvm_external_fail. */
+  nvm_status (*create)(void *context, const void *blob, size_t size, const char *kernel,
+                       const nvm_signature *signature, void **out_instance);
+  /* Run it, as nvm_kernel.h says of kernels: bufs and dims are in the signature's order, and have
+   * been checked against it. One call of an instance at a time; those of other VMs run beside it.
+   */
+  nvm_status (*run)(void *instance, const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+  void (*destroy)(void *instance);
+} nvm_external_runtime;
+
+/* Make a runtime known, in the place of one of its name (VMs that exist keep that one). The struct
+ * and the name are copied. Any thread. Errors: INVALID_INPUT, OUT_OF_MEMORY. */
+nvm_status nvm_external_register(const nvm_external_runtime *runtime);
+/* VMs made from now on do not find it; 0 if there is none. What it points to stays in use by VMs
+ * that exist. */
+int32_t nvm_external_unregister(const char *name);
+/* The names of all runtimes, with commas between; returns the length that it would have. */
+size_t nvm_external_names(char *text, size_t size);
+
+/* One operand of a call. */
+typedef struct nvm_external_operand {
+  int32_t dtype;
+  int32_t role; /* 0 input, 1 output, 2 scratch */
+  int32_t rank;
+  int64_t shape[8];
+  size_t bytes;
+} nvm_external_operand;
+
+/* For create and run: how many operands there are, and what they are in a call with these dims. */
+uint32_t nvm_external_operand_count(const nvm_signature *signature);
+uint32_t nvm_external_dim_count(const nvm_signature *signature); /* in-dims, the first of `dims` */
+nvm_status nvm_external_operands(const nvm_signature *signature, const int64_t *dims,
+                                 nvm_external_operand *out_operands);
+/* Record what is wrong; returns `code`, so that an entry can return it. */
+nvm_status nvm_external_fail(nvm_status code, const char *text);
+
+/* Load a shared library that has a runtime:
+ *   const nvm_external_runtime *nvm_external_entry(const nvm_external_api *api);
+ * It stays loaded. out_name: borrowed. Errors: FILE_ERROR, INVALID_INPUT. */
+nvm_status nvm_external_load(const char *path, const char **out_name);
+/* Where the BLAS library lies that the runtime "blas" uses, before the first VM that needs it. */
+void nvm_blas_library(const char *path);
+
 /* --- For tools: what else a file holds --- */
 
 /* Place of an instruction; returns 0 if unknown. */
@@ -698,6 +757,16 @@ nvm_status nvm_vta_simulator_run(nvm_vta_simulator *simulator, const void *instr
  * its opcode lacks 0. For tests of encoders. */
 nvm_status nvm_vta_fields(const void *instruction, int64_t *out_fields);
 /* --- cdef end --- */
+
+/* What a library's nvm_external_entry is given, so that it need not be linked with this one. */
+typedef struct nvm_external_api {
+  uint32_t size; /* sizeof(nvm_external_api) */
+  nvm_status (*fail)(nvm_status code, const char *text);
+  uint32_t (*operand_count)(const nvm_signature *signature);
+  uint32_t (*dim_count)(const nvm_signature *signature);
+  nvm_status (*operands)(const nvm_signature *signature, const int64_t *dims,
+                         nvm_external_operand *out_operands);
+} nvm_external_api;
 
 /* --- One argument each ---
  * `shape` and `data` are borrowed until the call returns. */

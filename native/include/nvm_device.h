@@ -11,6 +11,7 @@
 #ifndef NVM_DEVICE_H
 #define NVM_DEVICE_H
 
+#include "nvm_api.h"
 #include "nvm_kernel.h"
 
 #define NVM_DEVICE_API_VERSION 2u
@@ -85,19 +86,7 @@ const nvm_device_vtable *nvm_device_find(const char *name);
 size_t nvm_device_count(void);
 const nvm_device_vtable *nvm_device_at(size_t index);
 
-/* --- external code on the host ---
- * Sections of kind 5 whose target is no device backend: a runtime makes an instance of each kernel
- * of them, for one VM. */
-typedef struct nvm_external_runtime {
-  const char *name; /* the section's target; lives as long as the runtime is registered */
-  void *context;    /* handed to create */
-  /* blob: good until the instance is destroyed, as signature is. out_instance: owned. */
-  nvm_status (*create)(void *context, const void *blob, size_t size, const char *kernel,
-                       const nvm_signature *signature, void **out_instance);
-  /* As a kernel (nvm_kernel.h), which the operands have been checked for. */
-  nvm_status (*run)(void *instance, const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
-  void (*destroy)(void *instance);
-} nvm_external_runtime;
+/* --- external code on the host (nvm_api.h, nvm_external_runtime) --- */
 
 /* One kernel of a VM. */
 typedef struct nvm_external {
@@ -105,7 +94,9 @@ typedef struct nvm_external {
   void *instance;
 } nvm_external;
 
-/* external.c: NULL if none of that name is registered. */
-const nvm_external_runtime *nvm_external_find(const char *name);
+/* external.c: the runtime that takes sections of that target. None: DEVICE_ERROR, or NULL with
+ * `fallback`. */
+nvm_status nvm_external_find(const char *name, int fallback,
+                             const nvm_external_runtime **out_runtime);
 
 #endif

@@ -120,12 +120,6 @@ static nvm_status load_code(const nvm_program *program, nvm_pool *pool, reasons 
 /* --- external code on the host -----------------------------------------------------------------
  */
 
-static int is_opened(const nvm_heap *heap, const char *target) {
-  for (uint32_t i = 0; i < heap->n_pools; i++)
-    if (starts_with(target, heap->pools[i].device->vtable->name, ":")) return 1;
-  return 0;
-}
-
 static nvm_status make_external(const nvm_kernel *kernel, const nvm_external_runtime *runtime,
                                 const void *blob, size_t size, const void **code) {
   nvm_external *made = nvm_malloc(sizeof *made);
@@ -141,14 +135,18 @@ static nvm_status make_external(const nvm_kernel *kernel, const nvm_external_run
   return NVM_OK;
 }
 
+/* A missing or unfit runtime is no error if the caller does without and the kernel has kernel IR.
+ */
+static nvm_status forgive(nvm_status status, int fallback, const nvm_kernel *kernel) {
+  const int lacks = status == NVM_DEVICE_ERROR || status == NVM_UNSUPPORTED;
+  return lacks && fallback && kernel->kind == 0 ? NVM_OK : status;
+}
+
 static nvm_status make_externals(const nvm_program *program, const nvm_section *section,
-                                 const void **code) {
-  const nvm_external_runtime *runtime = nvm_external_find(section->target);
-  if (!runtime) {
-    NVM_LOG(INFO, "external code for %s is not used: no such runtime is registered",
-            section->target);
-    return NVM_OK;
-  }
+                                 int fallback, const void **code) {
+  const nvm_external_runtime *runtime = NULL;
+  NVM_TRY(nvm_external_find(section->target, fallback, &runtime));
+  if (!runtime) return NVM_OK;
   nvm_mp mp;
   uint32_t count = 0, k = 0;
   const uint8_t *blob = NULL;
@@ -156,22 +154,30 @@ static nvm_status make_externals(const nvm_program *program, const nvm_section *
   NVM_TRY(nvm_external_begin(&mp, section, &count));
   for (uint32_t i = 0; i < count; i++) {
     NVM_TRY(nvm_external_next(&mp, program, &k, &blob, &size));
-    if (!code[k]) NVM_TRY(make_external(&program->kernels[k], runtime, blob, size, &code[k]));
+    const nvm_kernel *kernel = &program->kernels[k];
+    if (!code[k])
+      NVM_TRY(forgive(make_external(kernel, runtime, blob, size, &code[k]), fallback, kernel));
   }
   return NVM_OK;
 }
 
+static int is_for_device(const nvm_program *program, const nvm_section *section) {
+  for (uint32_t i = 1; i < program->n_devices; i++)
+    if (names(program->devices[i], section->target)) return 1;
+  return 0;
+}
+
 /* One table, of pool 0, for all devices that run host functions. */
-static nvm_status open_externals(const nvm_program *program, nvm_heap *heap) {
+static nvm_status open_externals(const nvm_program *program, nvm_heap *heap, int fallback) {
   const void **code = NULL;
   for (uint32_t i = 3; i < program->n_sections; i++) {
     const nvm_section *section = &program->sections[i];
     if (section->kind != NVM_SECTION_LAST || program->version < 2 ||
-        (program->flags & NVM_LOAD_NO_NATIVE) || is_opened(heap, section->target))
+        (program->flags & NVM_LOAD_NO_NATIVE) || is_for_device(program, section))
       continue;
     if (!code) NVM_TRY(code_table(program, &code));
     heap->pools[0].code = code;
-    NVM_TRY(make_externals(program, section, code));
+    NVM_TRY(make_externals(program, section, fallback, code));
   }
   for (uint32_t i = 1; i < heap->n_pools; i++)
     if (heap->pools[i].device->vtable->host_code) heap->pools[i].code = code;
@@ -189,9 +195,7 @@ static nvm_status check_externals(const nvm_program *program, const nvm_heap *he
     for (uint32_t i = 3; i < program->n_sections; i++)
       if (program->sections[i].kind == NVM_SECTION_LAST)
         add(&r, "%s %s", r.used ? "," : "", program->sections[i].target);
-    NVM_FAIL(NVM_DEVICE_ERROR,
-             "kernel %s is external code and no runtime here has it; the file has external code "
-             "for%s",
+    NVM_FAIL(NVM_DEVICE_ERROR, "kernel %s is external code, for%s, and none of these is used here",
              program->kernels[k].name, r.text);
   }
   return NVM_OK;
@@ -322,7 +326,7 @@ nvm_status nvm_vm_open_devices(nvm_vm *vm, const nvm_vm_options *options) {
     const int32_t ordinal = i > 0 && options ? options->ordinal : 0;
     NVM_TRY(open_index(vm, i, wanted, ordinal, options && options->fallback));
   }
-  NVM_TRY(open_externals(program, vm->heap));
+  NVM_TRY(open_externals(program, vm->heap, options && options->fallback));
   NVM_TRY(check_externals(program, vm->heap));
   return place_constants(vm);
 }

@@ -19,6 +19,7 @@ from nimblevm.bytecode.serialize import (
     ParamRecord,
     ProgramBuilder,
     ProgramRecord,
+    external_section,
 )
 from nimblevm.compiler.emit_function import FunctionEmitter
 from nimblevm.compiler.kernel_table import KernelCache, KernelTable
@@ -208,4 +209,6 @@ def emit(
     places = native(program.kernels, program.builder) if native is not None else {}
     for record in program.kernels.records(dict(places)):
         program.builder.kernel(record)
+    for runtime, blobs in program.kernels.external().items():
+        program.builder.sections.append(external_section(runtime, blobs))
     return program.builder.finish()

@@ -1,6 +1,7 @@
 """External codegen: backends that bring their own code, by name (docs/external-codegen.md).
 
-Compile time: External, Region, Blob, register, registered, find. Names are looked up on first use, so that a deployment
+Compile time: External, Region, Blob, register, registered, find. Run time: register_runtime, unregister_runtime,
+load_runtime, runtimes. Names are looked up on first use, so that a deployment
 runtime, which needs the runtimes alone, never loads the compiler.
 """
 
@@ -11,12 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nimblevm.compiler.external import Blob, External, Region, register, registered
+    from nimblevm.vm.external import load_runtime, register_runtime, runtimes, unregister_runtime
 
 _COMPILE_TIME = ("Blob", "External", "Region", "register", "registered")
+_RUN_TIME = ("load_runtime", "register_runtime", "runtimes", "unregister_runtime")
 _BUILT_IN: dict[str, str] = {}
 """Backends that come with this package -> the module that registers them when it is imported."""
 
-__all__ = ["Blob", "External", "Region", "find", "register", "registered"]
+__all__ = [
+    "Blob", "External", "Region", "find", "load_runtime", "register", "register_runtime", "registered", "runtimes",
+    "unregister_runtime",
+]  # fmt: skip
 
 
 def find(name: str) -> External:
@@ -31,9 +37,10 @@ def find(name: str) -> External:
 if not TYPE_CHECKING:  # else a misspelt name would have type Any
 
     def __getattr__(name: str) -> Any:
-        if name not in _COMPILE_TIME:
+        if name not in (*_COMPILE_TIME, *_RUN_TIME):
             raise AttributeError(f"module 'nimblevm.external' has no attribute {name!r}")
-        value = getattr(importlib.import_module("nimblevm.compiler.external"), name)
+        module = "nimblevm.compiler.external" if name in _COMPILE_TIME else "nimblevm.vm.external"
+        value = getattr(importlib.import_module(module), name)
         globals()[name] = value
         return value
 
