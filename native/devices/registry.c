@@ -8,11 +8,12 @@
 
 extern const nvm_device_vtable *const nvm_device_cpu;
 extern const nvm_device_vtable *const nvm_device_null;
+extern const nvm_device_vtable *const nvm_device_vta;
 
-size_t nvm_device_count(void) { return 2; }
+size_t nvm_device_count(void) { return 3; }
 
 const nvm_device_vtable *nvm_device_at(size_t index) {
-  const nvm_device_vtable *const backends[] = {nvm_device_cpu, nvm_device_null};
+  const nvm_device_vtable *const backends[] = {nvm_device_cpu, nvm_device_null, nvm_device_vta};
   return index < nvm_device_count() ? backends[index] : NULL;
 }
 

@@ -53,10 +53,6 @@ void nvm_vta_sim_destroy(nvm_vta_sim *sim) {
   nvm_free(sim);
 }
 
-void nvm_vta_forget_uops(nvm_vta_sim *sim) {
-  memset(sim->written[NVM_VTA_UOP], 0, sim->shape.entries[NVM_VTA_UOP] * sizeof(uint64_t));
-}
-
 /* All modules are idle: each knows what the others did, and none owes anything. */
 static void settle(nvm_vta_sim *sim) {
   uint64_t now = sim->fetched_at;
@@ -254,13 +250,11 @@ static nvm_status deadlock(const nvm_vta_sim *sim) {
                        queue_names[queue]);
 }
 
-/* A run that failed leaves nothing behind. */
-static nvm_status abandon(nvm_vta_sim *sim, nvm_status status) {
+void nvm_vta_abandon(nvm_vta_sim *sim) {
   settle(sim);
-  nvm_vta_forget_uops(sim);
+  memset(sim->written[NVM_VTA_UOP], 0, sim->shape.entries[NVM_VTA_UOP] * sizeof(uint64_t));
   sim->windows = NULL;
   sim->n_windows = 0;
-  return status;
 }
 
 static nvm_status fetch(nvm_vta_sim *sim, const uint8_t *bytes) {
@@ -289,7 +283,8 @@ nvm_status nvm_vta_feed(nvm_vta_sim *sim, const uint8_t *instructions, size_t co
   for (size_t i = 0; i < count && status == NVM_OK; i++)
     status = fetch(sim, instructions + i * NVM_VTA_INSTRUCTION_BYTES);
   if (status == NVM_OK) status = advance(sim);
-  return status == NVM_OK ? NVM_OK : abandon(sim, status);
+  if (status != NVM_OK) nvm_vta_abandon(sim);
+  return status;
 }
 
 static nvm_status check_end(nvm_vta_sim *sim) {
@@ -310,7 +305,10 @@ static nvm_status check_end(nvm_vta_sim *sim) {
 
 nvm_status nvm_vta_end(nvm_vta_sim *sim, nvm_vta_stats *out_stats) {
   nvm_status status = check_end(sim);
-  if (status != NVM_OK) return abandon(sim, status);
+  if (status != NVM_OK) {
+    nvm_vta_abandon(sim);
+    return status;
+  }
   settle(sim);
   sim->stats.cycles = sim->fetched_at - sim->begun_at;
   sim->windows = NULL;

@@ -111,8 +111,8 @@ void nvm_vta_begin(nvm_vta_sim *sim, const nvm_vta_window *windows, uint32_t n_w
 NVM_NODISCARD nvm_status nvm_vta_feed(nvm_vta_sim *sim, const uint8_t *instructions, size_t count);
 /* All must have been executed, FINISH last, and no token be left. `out_stats` NULL ok. */
 NVM_NODISCARD nvm_status nvm_vta_end(nvm_vta_sim *sim, nvm_vta_stats *out_stats);
-/* Micro-ops hold nothing any more. */
-void nvm_vta_forget_uops(nvm_vta_sim *sim);
+/* Give a run up: nothing of it is left, and no micro-ops. What a fault does by itself. */
+void nvm_vta_abandon(nvm_vta_sim *sim);
 
 /* Add to what nvm_vta_stats_get tells. Any thread. */
 void nvm_vta_stats_add(const nvm_vta_stats *stats);
