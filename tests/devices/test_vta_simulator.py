@@ -90,7 +90,7 @@ def programs(draw: st.DrawFn) -> tuple[Config, list[Instruction], int]:
         match draw(st.integers(0, 3)):
             case 0:
                 memory = draw(st.sampled_from((Memory.INP, Memory.WGT, Memory.ACC, Memory.ACC8)))
-                program.append(Load(memory, draw(st.integers(0, 3)), draw(st.integers(0, 9)), draw(small), draw(small),
+                program.append(Load(memory, draw(st.integers(0, min(3, config.entries(memory) - 16))), draw(st.integers(0, 9)), draw(small), draw(small),
                                     draw(st.integers(0, 5)), *(draw(st.integers(0, 1)) for _ in range(4))))  # fmt: skip
             case 1:
                 program.append(Store(Memory.OUT, draw(st.integers(0, 9)), 200 + draw(st.integers(0, 9)), draw(small),
