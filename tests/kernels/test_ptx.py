@@ -152,3 +152,46 @@ def test_an_assembler_takes_fused_kernels() -> None:
     found = source(*(row.lowered.kernel for _, row, _ in made(list(FUSED)))).encode()
     for use in ptxas.assemble(found, "sm_70"):
         assert use.spills == 0, use
+
+
+def dense(m: int, k: int, n: int) -> tuple[Program, list[Any]]:
+    text = """def @main(%x: Tensor[(?m, ?k), float32], %w: Tensor[(?n, ?k), float32], %b: Tensor[(?n), float32]) {
+        tanh(nn.bias_add(nn.dense(%x, %w), %b)) }"""
+    return program(text, floats(m, k), floats(n, k), floats(n))
+
+
+def test_a_tile_of_a_product_lies_in_registers() -> None:
+    """A step of 16 along the depth: 4 x 4 sums a thread, whose factors are loaded four at a time."""
+    text = source(dense(5, 40, 7)[0].lowered.kernel)
+    entry = next(part for part in text.split(".entry")[1:] if "ld.shared.v4" in part)
+    assert entry.count("ld.shared.v4") == 2 * 16
+    assert entry.count("fma.rn.f32") >= 256
+    assert ".local" not in entry
+
+
+@needs_ptxas
+@pytest.mark.parametrize("arch", ptxas.ARCHS)
+def test_products_need_few_registers(arch: str) -> None:
+    """So that four groups of 256 threads fit a multiprocessor, of sm_70 three."""
+    most = 80 if arch == "sm_70" else 64
+    uses = ptxas.assemble(source(dense(5, 40, 7)[0].lowered.kernel).encode(), arch)
+    assert all(use.registers <= most and use.spills == use.stack == 0 for use in uses), uses
+
+
+@pytest.mark.slow
+@needs_gcc
+def test_products_of_all_sizes() -> None:
+    row, _ = dense(5, 40, 7)
+    grid = PtxGrid(row.lowered.kernel)
+    for m, k, n in (
+        (5, 7, 9),
+        (64, 16, 64),
+        (65, 17, 63),
+        (130, 40, 70),
+        (6, 1, 6),
+        (0, 5, 7),
+        (9, 0, 9),
+    ):
+        row, expected = dense(m, k, n)
+        for found, right in zip(row.run(grid), expected, strict=True):
+            assert agree(found, right, 1e-4, 1e-5), (m, k, n)

@@ -2,9 +2,14 @@
 
 before:  for i < M: for j < N: { acc = 0; for k < K: acc += x[i,k] * w[j,k]; out[i,j] = f(acc) }
 after:   group (I, J) of 16 x 16 threads (r, c):
-           for t < K / 16: { xs[k,i] = x[64 I + i, 16 t + k], ws[k,j] = w[64 J + j, 16 t + k] by all threads; barrier
-                             for k < 16: tile[a,b] += xs[k, 4 r + a] * ws[k, 16 b + c]; barrier }
-           out[64 I + 4 r + a, 64 J + 16 b + c] = f(tile[a,b])
+           xn, wn = parts of x[64 I + i, k], w[64 J + j, k] for k < 16, a few elements a thread
+           for t < K / 16: { xs[k,i] = xn, ws[k,j] = wn by all threads; barrier; xn, wn = the next parts
+                             for k < 16: tile[a,b] += xs[k, 4 r + a] * ws[k, 4 c + b]; barrier }
+           out[64 I + 4 r + a, 64 J + 4 c + b] = f(tile[a,b])
+
+The next parts are on their way while these are multiplied. A thread's rows and columns are neighbours, so one
+instruction loads four. Rows of shared memory are 4 elements longer, so that threads which store along k meet in few
+banks.
 
 The rows are all loops on which only one factor depends, the columns those on which only the other does, the depth all
 loops that sum; so this is dense and batch_matmul with any layout of operands (panels too), and convolutions. Other
@@ -53,6 +58,10 @@ SIDE = 16
 EACH = 4
 """Rows and columns of a thread."""
 TILE = SIDE * EACH
+ROW = TILE + 4
+"""Elements between rows of shared memory."""
+PART = TILE * SIDE // (SIDE * SIDE)
+"""Elements that each thread brings there."""
 FEW = 4
 """With so few rows or columns a group sums one output instead."""
 
@@ -177,8 +186,12 @@ class Tiles:
     def launch(self, name: str, times: Value) -> Launch:
         """times: 0 or 1, whether to launch it at all."""
         self.xs, self.ws = (
-            self._array("xs", "shared", SIDE, TILE),
-            self._array("ws", "shared", SIDE, TILE),
+            self._array("xs", "shared", SIDE, ROW),
+            self._array("ws", "shared", SIDE, ROW),
+        )
+        self.next_x, self.next_w = (
+            self._array("xn", "private", PART),
+            self._array("wn", "private", PART),
         )
         self.tile = self._array("tile", "private", EACH, EACH)
         self.own_x, self.own_w = (
@@ -186,7 +199,7 @@ class Tiles:
             self._array("w", "private", EACH),
         )
         grid = self.groups if times is ONE else folded("mul", self.groups, times)
-        body = (*self._cleared(), self._sum(), *self._stored())
+        body = (*self._cleared(), *self._sum(), *self._stored())
         return Launch(
             name, self.kernel, (grid, ONE, ONE), (SIDE * SIDE, 1, 1), self.group, self.thread, tuple(self.buffers), body
         )  # fmt: skip
@@ -204,32 +217,41 @@ class Tiles:
         a, b = LoopVar(INDEX, "a"), LoopVar(INDEX, "b")
         return (self._each((a, b), (Store(self.tile, (a, b), zero),)),)
 
-    def _sum(self) -> Statement:
+    def _sum(self) -> tuple[Statement, ...]:
         step = LoopVar(INDEX, "s")
-        first = folded("mul", step, const(SIDE))
+        behind = folded("mul", folded("add", step, ONE), const(SIDE))
         body = [
-            self._filled(self.xs, self.product.x, self.rows, first),
-            self._filled(self.ws, self.product.w, self.columns, first),
+            self._kept(self.xs, self.next_x, self.product.x),
+            self._kept(self.ws, self.next_w, self.product.w),
             Barrier(),
+            *self._fetched(behind),
             self._multiplied(),
             Barrier(),
         ]
-        return For(step, groups_of(self.depth, SIDE), tuple(body))
+        return (*self._fetched(const(0)), For(step, groups_of(self.depth, SIDE), tuple(body)))
 
-    def _filled(self, shared: int, factor: Value, side: _Side, first: Value) -> Statement:
-        """Part of a factor in shared memory; neighbours among threads take neighbours in memory."""
-        turn = LoopVar(INDEX, "q")
+    def _element(self, turn: LoopVar, factor: Value) -> tuple[Value, Value]:
+        """Depth and place in the group's tile of an element that a thread brings; neighbours among threads take
+        neighbours in memory.
+        """
         element = folded("add", folded("mul", turn, const(SIDE * SIDE)), self.thread[0])
         if self._is_deep(factor):
-            k, inside = (
+            return (
                 folded("floormod", element, const(SIDE)),
                 folded("floordiv", element, const(SIDE)),
             )
-        else:
-            k, inside = (
-                folded("floordiv", element, const(TILE)),
-                folded("floormod", element, const(TILE)),
-            )
+        return folded("floordiv", element, const(TILE)), folded("floormod", element, const(TILE))
+
+    def _fetched(self, first: Value) -> tuple[Statement, ...]:
+        """A thread's part of both factors at depth `first`; 0 where there is none."""
+        return (
+            self._fetch(self.next_x, self.product.x, self.rows, first),
+            self._fetch(self.next_w, self.product.w, self.columns, first),
+        )
+
+    def _fetch(self, own: int, factor: Value, side: _Side, first: Value) -> Statement:
+        turn = LoopVar(INDEX, "q")
+        k, inside = self._element(turn, factor)
         place, depth = side.at(inside), folded("add", first, k)
         rewriter = Rewriter(
             {**self.batch, **places(side.loops, place), **places(self.product.depth, depth)}.get
@@ -241,9 +263,16 @@ class Tiles:
             Compare("bool", "lt", depth, self.depth),
         )
         zero = Const(factor.dtype, _zero(factor.dtype))
-        copied = Store(shared, (k, inside), rewriter.value(factor))
-        body = (If(there, (copied,), (Store(shared, (k, inside), zero),)),)
-        return For(turn, const(TILE * SIDE // (SIDE * SIDE)), body)
+        taken = Store(own, (turn,), rewriter.value(factor))
+        return For(turn, const(PART), (If(there, (taken,), (Store(own, (turn,), zero),)),))
+
+    def _kept(self, shared: int, own: int, factor: Value) -> Statement:
+        """A thread's part goes where all of its group see it."""
+        turn = LoopVar(INDEX, "q")
+        k, inside = self._element(turn, factor)
+        return For(
+            turn, const(PART), (Store(shared, (k, inside), Load(factor.dtype, own, (turn,))),)
+        )
 
     def _is_deep(self, factor: Value) -> bool:
         """Whether a factor's elements lie side by side along the depth."""
@@ -257,7 +286,7 @@ class Tiles:
         k, a, b = LoopVar(INDEX, "k"), LoopVar(INDEX, "a"), LoopVar(INDEX, "b")
         i, j = LoopVar(INDEX, "i"), LoopVar(INDEX, "j")
         x_at = folded("add", folded("mul", row, const(EACH)), i)
-        w_at = folded("add", folded("mul", j, const(SIDE)), column)
+        w_at = folded("add", folded("mul", column, const(EACH)), j)
         term = Binary(dtype, "mul", Load(dtype, self.own_x, (a,)), Load(dtype, self.own_w, (b,)))
         total = Binary(dtype, "add", Load(dtype, self.tile, (a, b)), term)
         body: tuple[Statement, ...] = (
@@ -272,7 +301,7 @@ class Tiles:
         product = self.product
         a, b = LoopVar(INDEX, "a"), LoopVar(INDEX, "b")
         m = self.rows.at(folded("add", folded("mul", row, const(EACH)), a))
-        n = self.columns.at(folded("add", folded("mul", b, const(SIDE)), column))
+        n = self.columns.at(folded("add", folded("mul", column, const(EACH)), b))
         rewriter = Rewriter(
             {**self.batch, **places(product.rows, m), **places(product.columns, n)}.get
         )
