@@ -10,6 +10,7 @@
 #define BACKENDS(X) \
   X(cpu)            \
   X(null)           \
+  X(simulated)      \
   X(opencl)         \
   X(vta)
 

@@ -517,6 +517,8 @@ typedef struct nvm_vm_stats {
    * could not be handed over), and of the outputs of kernels. */
   uint64_t copied_bytes, written_bytes;
   uint64_t allocated_bytes; /* of all blocks that `allocations` counts */
+  uint64_t copies_to_device,
+      copies_to_host; /* of tensors; not those of constants when the VM is made */
 } nvm_vm_stats;
 
 /* The counters as they are now. Errors: VM_BUSY. */
