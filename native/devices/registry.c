@@ -43,6 +43,7 @@ NVM_EXPORT nvm_status nvm_backend_info_get(uint32_t index, nvm_backend_info *out
     NVM_FAIL(NVM_DEVICE_ERROR, "backend %u: this build has %u", index, nvm_backend_count());
   *out_info = (nvm_backend_info){.name = vtable->name,
                                  .host_accessible = vtable->host_accessible,
+                                 .host_code = vtable->host_code,
                                  .dl_device_type = (int32_t)vtable->dl_device_type};
   return nvm_ok();
 }

@@ -292,6 +292,7 @@ const void *nvm_program_signature_block(const nvm_program *program, size_t *out_
 typedef struct nvm_backend_info {
   const char *name;        /* what nvm_vm_options.device takes; lives for ever */
   int32_t host_accessible; /* the host reads and writes its memory directly */
+  int32_t host_code;       /* kernels run as functions of the host; else it needs code of its own */
   int32_t dl_device_type;  /* DLPack's number */
 } nvm_backend_info;
 
