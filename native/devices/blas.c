@@ -12,13 +12,21 @@
 #include <string.h>
 
 #include "alloc.h"
+#include "call.h"
 #include "nvm_api.h"
 #include "nvm_device.h"
 #include "status.h"
 
 #include "blas_epilogue.h"
 
-enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112, BLOB_BYTES = 8, MAX_BLOCKS = 8 };
+enum {
+  ROW_MAJOR = 101,
+  PLAIN = 111,
+  TRANSPOSED = 112,
+  BLOB_BYTES = 8,
+  MAX_BLOCKS = 8,
+  FEW_ROWS = 4
+};
 
 typedef void (*sgemm_fn)(int order, int trans_a, int trans_b, int m, int n, int k, float alpha,
                          const float *a, int lda, const float *b, int ldb, float beta, float *c,
@@ -134,8 +142,10 @@ static nvm_status columns(const nvm_kernel_ctx *ctx, void *closure, int64_t begi
     const float *w = p->w + (size_t)first * (size_t)p->k;
     float *out = p->out + first;
     const int ld = p->k ? p->k : 1;
-    if (p->m == 1)
-      library.sgemv(ROW_MAJOR, PLAIN, count, p->k, 1, w, ld, p->x, 1, 0, out, 1);
+    if (p->m <= FEW_ROWS) /* sgemm would copy all of w first */
+      for (int i = 0; i < p->m; i++)
+        library.sgemv(ROW_MAJOR, PLAIN, count, p->k, 1, w, ld, p->x + (size_t)i * (size_t)p->k, 1,
+                      0, out + (size_t)i * (size_t)p->n, 1);
     else
       library.sgemm(ROW_MAJOR, PLAIN, TRANSPOSED, p->m, count, p->k, 1, p->x, ld, w, ld, 0, out,
                     p->n);
@@ -173,8 +183,10 @@ static nvm_status blas_run(void *self, const nvm_kernel_ctx *ctx, void *const *b
     NVM_FAIL(NVM_OPERAND_MISMATCH, "blas: operands of these sizes are no product");
   if (p.k == 0) memset(p.out, 0, operands[n_in].bytes);
   const double flops = 2.0 * p.m * p.n * p.k;
-  /* Blocks depend on sizes alone, so results do not depend on who shares the work. */
-  const int blocks = flops < 4e6 || p.n < 2 * 64 ? 1 : MAX_BLOCKS;
+  /* Blocks depend on sizes and the VM's threads, so results do not depend on who shares the work.
+   */
+  const int alone = flops < 4e6 || p.n < 2 * 64 || ((const nvm_call *)ctx)->threads <= 1;
+  const int blocks = alone ? 1 : MAX_BLOCKS;
   p.block = blocks == 1 ? p.n : ((p.n + blocks - 1) / blocks + 15) / 16 * 16;
   const int64_t turns = (p.n + p.block - 1) / p.block;
   return ctx->parallel_for(ctx, turns, (int64_t)(flops / 50), columns, &p);

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _COMPILE_TIME = ("Blob", "External", "Region", "register", "registered")
 _RUN_TIME = ("load_runtime", "register_runtime", "runtimes", "unregister_runtime")
-_BUILT_IN: dict[str, str] = {"vta": "nimblevm.external.vta"}
+_BUILT_IN: dict[str, str] = {"blas": "nimblevm.external.blas", "vta": "nimblevm.external.vta"}
 """Backends that come with this package -> the module that registers them when it is imported."""
 
 __all__ = [

@@ -23,6 +23,7 @@ import numpy as np
 
 from nimblevm import dtypes
 from nimblevm._ffi import check, ffi, lib, note_cause
+from nimblevm.devices import blas
 from nimblevm.errors import STATUSES, NimbleError
 
 Array = np.ndarray[Any, Any]
@@ -32,6 +33,7 @@ good until the call returns: keeping one is an error.
 """
 Factory = Callable[[bytes], Run]
 
+_EXTERNAL = 5  # kind of section
 _DEVICE_ERROR, _KERNEL_ERROR, _INTERRUPTED = 22, 25, 28
 _TYPES = {row.number: np.dtype(row.numpy).str for row in dtypes.DTYPES}
 _CODES = {row.exception: row.number for row in STATUSES if row.exception is not None}
@@ -213,4 +215,29 @@ def runtimes() -> tuple[str, ...]:
     return tuple(ffi.string(text).decode().split(", "))
 
 
-__all__ = ["Factory", "Run", "load_runtime", "register_runtime", "runtimes", "unregister_runtime"]
+_PREPARE: dict[str, Callable[[], None]] = {"blas": blas.prepare}
+"""What to do before a runtime of this package is used."""
+
+
+def prepare_runtimes(program: Any) -> None:
+    """Before a VM of a program is made: what its runtimes need."""
+    kind, target, size = ffi.new("int32_t *"), ffi.new("const char **"), ffi.new("size_t *")
+    for index in range(lib.nvm_program_section_count(program)):
+        lib.nvm_program_section(program, index, kind, target, size)
+        if kind[0] == _EXTERNAL:
+            _PREPARE.get(ffi.string(target[0]).decode("utf-8", "replace"), _nothing)()
+
+
+def _nothing() -> None:
+    pass
+
+
+__all__ = [
+    "Factory",
+    "Run",
+    "load_runtime",
+    "prepare_runtimes",
+    "register_runtime",
+    "runtimes",
+    "unregister_runtime",
+]

@@ -16,6 +16,7 @@ from nimblevm.bytecode.types import FunctionInfo, TensorType
 from nimblevm.devices.device import Device
 from nimblevm.errors import Closed, InvalidInput, InvalidInputType
 from nimblevm.vm.arguments import ArgumentList, Handle, KeptArguments, results, tensor_result
+from nimblevm.vm.external import prepare_runtimes
 from nimblevm.vm.profiler import LEVELS, MOST_EVENTS, Profile, Profiler
 from nimblevm.vm.wants import Wants
 
@@ -147,6 +148,7 @@ class VirtualMachine:
         options.profile = LEVELS[profile]
         (limits or Limits()).fill(options.limits)
         out = ffi.new("nvm_vm **")
+        prepare_runtimes(exe.handle)
         check(lib.nvm_vm_create(exe.handle, options, out))
         self._vm = ffi.gc(out[0], lib.nvm_vm_destroy)
         used: list[str] = []

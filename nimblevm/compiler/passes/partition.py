@@ -11,7 +11,8 @@ For each backend, in the order in which the user named them, in each block: patt
 block's end towards its begin, through lets; what a match computes on its way must not be read elsewhere. Matches that
 are connected become one region where the backend wants that and where no path leads out of it and back. A region never
 crosses the boundary of a function, a branch or a clause. Operators that may fail keep their order. Where the codegen
-declines a region of several matches, each is tried alone; what it declines is left to what follows.
+declines a region of several matches, each is tried alone; what it declines then may match another pattern, and is left
+to what follows in the end.
 
 Blocks are brought into ANF for this; a function in which no backend takes anything stays as it is. Never matched:
 operators whose size depends on data, rank-0 integer arithmetic.
@@ -102,19 +103,26 @@ class _BlockPartitioner:
         )
         self.units = Units(self.dag)
         self.taken: set[int] = set()
+        self.declined: set[tuple[str, str, Expr]] = set()  # backend, pattern, root
         self.calls: dict[int, tuple[Call, list[int]]] = {}
 
     def run(self) -> Expr:
         for external in self.owner.externals:
-            matches = self._matches(external)
-            groups = [[match] for match in matches.values()]
-            if external.merge:
-                matches.update(self._glue(matches))
-                connected = self.units.connected(set(matches))
-                groups = [[matches[unit] for unit in group] for group in connected]
-            for group in groups:
-                self._region(group, external)
+            before = -1
+            while before < len(self.declined):  # what it declined may match another pattern of it
+                before = len(self.declined)
+                self._take(external)
         return self._written()
+
+    def _take(self, external: External) -> None:
+        matches = self._matches(external)
+        groups = [[match] for match in matches.values()]
+        if external.merge:
+            matches.update(self._glue(matches))
+            connected = self.units.connected(set(matches))
+            groups = [[matches[unit] for unit in group] for group in connected]
+        for group in groups:
+            self._region(group, external)
 
     # --- what to take -----------------------------------------------------------------------------
 
@@ -125,6 +133,8 @@ class _BlockPartitioner:
             for index in reversed(range(len(self.dag.exprs))):
                 expr = self.dag.exprs[index]
                 if index in self.taken or not isinstance(expr, Call):
+                    continue
+                if (external.name, name, expr) in self.declined:
                     continue
                 inside = _inside(pattern, expr)
                 if inside is None or not self._is_closed(expr, inside) or not check(expr):
@@ -171,6 +181,7 @@ class _BlockPartitioner:
                 self._region([match], external)
             return
         items = {self.dag.item[e] for e in named[0].inside}
+        self.declined.add((external.name, named[0].name, named[0].root))
         self.taken -= items
         self.units.split(max(items))
 

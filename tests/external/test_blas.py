@@ -1,0 +1,222 @@
+"""The backend "blas": products by a BLAS library, equal to ours within the sum's rounding."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nimblevm as nvm
+from nimblevm import relay
+from nimblevm.devices import blas
+from nimblevm.driver import compile_to_bytes
+from nimblevm.relay.op import registry
+
+pytestmark = pytest.mark.skipif(
+    blas.find_library() is None, reason="scipy-openblas32 is not installed"
+)
+Array = np.ndarray[Any, Any]
+ACTIVATIONS = {
+    "": "%h",
+    "relu": "nn.relu(%h)",
+    "tanh": "tanh(%h)",
+    "sigmoid": "sigmoid(%h)",
+    "gelu": "%h * 0.5f * (1f + erf(%h * 0.70710678f))",
+    "gelu in halves": "%h * (0.5f + 0.5f * erf(0.70710678f * %h))",
+}
+RNG = np.random.default_rng(6)
+
+
+def text(activation: str, product: str, x: str = "(?n, 24)", units: int = 20) -> str:
+    return f"""#[version = "0.0.5"]
+def @main(%x: Tensor[{x}, float32], %w: Tensor[({units}, 24), float32], %b: Tensor[({units}), float32]) {{
+  let %h = {product};
+  {activation}
+}}"""
+
+
+def weights(units: int = 20, depth: int = 24) -> dict[str, Array]:
+    return {
+        "w": RNG.normal(size=(units, depth)).astype(np.float32),
+        "b": RNG.normal(size=units).astype(np.float32),
+    }
+
+
+def blobs(exe: nvm.Executable) -> list[bytes]:
+    """The 8 bytes of each kernel for blas."""
+    data = exe.to_bytes()
+    return [data[i : i + 8] for i in range(len(data)) if data[i : i + 4] == b"NVBL"]
+
+
+def same(
+    program: str, params: dict[str, Array], inputs: list[Array], count: int = 1, **options: Any
+) -> None:
+    mod = relay.parse(program)
+    exe = nvm.compile(mod, params, external="blas", verify=True)
+    assert len(blobs(exe)) == count
+    ours = nvm.VirtualMachine(nvm.compile(mod, params, native=False))
+    theirs = nvm.VirtualMachine(exe, **options)
+    for x in inputs:
+        np.testing.assert_allclose(theirs.run(x).numpy(), ours.run(x).numpy(), rtol=3e-5, atol=3e-5)
+
+
+@pytest.mark.parametrize("bias", ["", " + %b", "bias_add", "row"])
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_and_biases(name: str, bias: str) -> None:
+    product = f"nn.dense(%x, %w){bias}"
+    if bias == "bias_add":
+        product = "nn.bias_add(nn.dense(%x, %w), %b, axis=-1)"
+    elif bias == "row":
+        product = "expand_dims(%b, axis=0) + nn.dense(%x, %w)"
+    params = weights()
+    mod = relay.parse(text(ACTIVATIONS[name], product))
+    exe = nvm.load(compile_to_bytes(mod, params, external="blas", verify=True, native=False))
+    number = ["", "relu", "tanh", "sigmoid", "gelu"].index(name.split(" ")[0])
+    assert blobs(exe) == [bytes((*b"NVBL", 1, number, bool(bias), 0))]
+    theirs = nvm.VirtualMachine(exe)
+    for rows in (1, 3, 0, 17):
+        x = RNG.normal(size=(rows, 24)).astype(np.float32)
+        h = x @ params["w"].T + (params["b"] if bias else np.float32(0))
+        erf = (
+            registry.get("erf").reference((h * np.float32(0.70710678),), None, None)
+            if number == 4
+            else h
+        )
+        want = [h, np.maximum(h, 0), np.tanh(h), 1 / (1 + np.exp(-h)), h / 2 * (1 + erf)][number]
+        np.testing.assert_allclose(theirs.run(x).numpy(), want, rtol=3e-5, atol=3e-5)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_large_products_are_shared_by_columns(threads: int) -> None:
+    program = text("tanh(%h)", "nn.dense(%x, %w) + %b", "(?n, 240)", 1500).replace("24)", "240)")
+    xs = [RNG.normal(size=(rows, 240)).astype(np.float32) for rows in (1, 6, 40)]
+    same(program.replace("2400)", "240)"), weights(1500, 240), xs, threads=threads)
+
+
+def test_rows_of_more_axes_and_weights_that_are_no_constants() -> None:
+    same(
+        text("nn.relu(%h)", "nn.dense(%x, %w) + %b", "(?m, ?n, 24)"),
+        weights(),
+        [RNG.normal(size=(2, 3, 24)).astype(np.float32)],
+    )
+    program = text("%h", "nn.dense(%x, %w)")
+    mod, params = relay.parse(program), weights()
+    x = RNG.normal(size=(3, 24)).astype(np.float32)
+    got = nvm.VirtualMachine(nvm.compile(mod, external="blas")).run(x, params["w"], params["b"])
+    np.testing.assert_allclose(got.numpy(), x @ params["w"].T, rtol=3e-5, atol=3e-5)
+    late = nvm.compile(mod, params, external="blas", late_bound="w")
+    got = nvm.VirtualMachine(late.bind({"w": params["w"]})).run(x)
+    np.testing.assert_allclose(got.numpy(), x @ params["w"].T, rtol=3e-5, atol=3e-5)
+
+
+def test_what_it_does_not_take() -> None:
+    """A sum that is no bias, other dtypes, activations with other constants, one value twice."""
+    params = weights()
+    for program, count, number in (
+        (text("nn.relu(%h)", "nn.dense(%x, %w) + nn.dense(%x, %w)"), 1, 0),
+        (text("%h * 0.5f * (1f + erf(%h * 0.7f))", "nn.dense(%x, %w)"), 1, 0),
+        (text("%h", "nn.dense(%x, %w)").replace("float32", "float64"), 0, 0),
+        (text("%h", "nn.dense(%x, %w) * 3f + %b"), 1, 0),
+    ):
+        f64 = "float64" in program
+        values = {k: v.astype(np.float64) for k, v in params.items()} if f64 else params
+        exe = nvm.compile(relay.parse(program), values, external="blas")
+        assert [b[5] for b in blobs(exe)] == [number] * count
+    square = """#[version = "0.0.5"]
+def @main(%x: Tensor[(4, 4), float32]) { nn.dense(%x, %x) + %x }"""
+    exe = nvm.compile(relay.parse(square), external="blas")
+    x = RNG.normal(size=(4, 4)).astype(np.float32)
+    np.testing.assert_allclose(
+        nvm.VirtualMachine(exe).run(x).numpy(), x @ x.T + x, rtol=3e-5, atol=3e-5
+    )
+
+
+def test_special_values() -> None:
+    w = np.eye(4, dtype=np.float32)
+    mod = relay.parse("""#[version = "0.0.5"]
+def @main(%x: Tensor[(?n, 4), float32], %w: Tensor[(4, 4), float32]) { nn.relu(nn.dense(%x, %w)) }""")
+    vm = nvm.VirtualMachine(nvm.compile(mod, {"w": w}, external="blas"))
+    x = np.array([[np.nan, 1, -1, 0]], np.float32)
+    assert np.isnan(vm.run(x).numpy()[0]).all()  # NaN times 0, as in every product
+    empty = relay.parse("""#[version = "0.0.5"]
+def @main(%x: Tensor[(?n, 0), float32], %w: Tensor[(4, 0), float32]) { nn.dense(%x, %w) }""")
+    vm = nvm.VirtualMachine(
+        nvm.compile(empty, {"w": np.zeros((4, 0), np.float32)}, external="blas")
+    )
+    assert vm.run(np.zeros((3, 0), np.float32)).numpy().tolist() == [[0] * 4] * 3
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [
+        b"",
+        b"NVBL",
+        b"NVBL\1\5\0\0",
+        b"NVBL\2\0\0\0",
+        b"NVBL\1\0\1\0",
+        b"NVBL\1\0\0\1",
+        b"NVBL\1\0\2\0",
+    ],
+)
+def test_hostile_blobs(blob: bytes) -> None:
+    """The codegen's bytes replaced: refused when the VM is made. A bias is said where there is none."""
+    external = nvm.external.External(
+        "blas", nvm.external.find("blas").patterns, lambda region: nvm.external.Blob(blob)
+    )
+    exe = nvm.compile(relay.parse(text("%h", "nn.dense(%x, %w)")), weights(), external=external)
+    with pytest.raises(nvm.InvalidExecutable, match="blas"):
+        nvm.VirtualMachine(exe)
+
+
+@pytest.mark.parametrize("shape", ["(?n, 5)", "(?n, 24)"])
+def test_operands_that_are_no_product(shape: str) -> None:
+    """A file may say that any kernel is a product: sizes are looked at in every call."""
+    pattern = nvm.relay.dataflow_pattern.is_op("concatenate")(nvm.relay.dataflow_pattern.wildcard())
+    external = nvm.external.External(
+        "blas", [("lie", pattern)], lambda region: nvm.external.Blob(b"NVBL\1\0\0\0")
+    )
+    mod = relay.parse(f"""#[version = "0.0.5"]
+def @main(%x: Tensor[{shape}, float32], %y: Tensor[{shape}, float32]) {{ concatenate((%x, %y), axis=0) }}""")
+    vm = nvm.VirtualMachine(nvm.compile(mod, external=external))
+    x = np.ones((3, int(shape[5:-1])), np.float32)
+    with pytest.raises(nvm.errors.OperandMismatch, match="no product"):
+        vm.run(x, x)
+
+
+SCRIPT = """
+import sys
+import numpy as np
+import nimblevm as nvm
+vm = nvm.VirtualMachine(nvm.load(sys.argv[1]), fallback=len(sys.argv) > 2)
+print(float(vm.run(np.ones((1, 24), np.float32)).numpy().sum()))
+"""
+
+
+def test_library_that_is_not_there(tmp_path: Path) -> None:
+    params = weights()
+    nvm.compile(relay.parse(text("%h", "nn.dense(%x, %w)")), params, external="blas").save(
+        tmp_path / "m.nvm"
+    )
+    env = {
+        **os.environ,
+        "NIMBLEVM_BLAS": "/nowhere/libblas.so",
+        "PYTHONPATH": str(Path(nvm.__file__).parent.parent),
+    }
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "m.nvm")]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    assert "DeviceError: no BLAS library is here: install nimblevm[blas]" in done.stderr
+    assert "/nowhere/libblas.so" in done.stderr
+    done = subprocess.run(
+        [*command, "fallback"], capture_output=True, text=True, env=env, check=False
+    )
+    assert float(done.stdout) == pytest.approx(float(params["w"].sum()), rel=1e-4)
+
+
+def test_section_is_named() -> None:
+    exe = nvm.compile(relay.parse(text("%h", "nn.dense(%x, %w)")), weights(), external="blas")
+    assert ("blas", "external") in [(s.target, s.kind) for s in exe.sections]
