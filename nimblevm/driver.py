@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,9 @@ import numpy.typing as npt
 from nimblevm import dtypes
 from nimblevm.bytecode.executable import Executable
 from nimblevm.bytecode.serialize import NATIVE, ProgramBuilder, SectionRecord, serialize
+from nimblevm.compiler import device_targets
 from nimblevm.compiler.constants import late_constant
+from nimblevm.compiler.device_targets import OnPlacement
 from nimblevm.compiler.emit import KernelBuilder, emit
 from nimblevm.compiler.external import External
 from nimblevm.compiler.kernel_table import KernelCache, KernelTable
@@ -26,6 +29,7 @@ from nimblevm.compiler.pass_base import PassContext
 from nimblevm.compiler.passes.remove_unused import remove_unused
 from nimblevm.compiler.pipeline import PIPELINE
 from nimblevm.compiler.rewrite import Rewriter
+from nimblevm.devices.device import backends
 from nimblevm.errors import CompileError
 from nimblevm.external import find as find_external
 from nimblevm.kernels import llvm
@@ -68,6 +72,8 @@ def compile(
     late_bound: bool | Iterable[str] = False,
     weights_file: str = "",
     external: str | External | Iterable[str | External] = (),
+    device: str | Sequence[str] | None = None,
+    on_placement: OnPlacement | None = None,
 ) -> Executable:
     """Compile a module (or one function, which becomes `main`) and load the result.
 
@@ -93,13 +99,17 @@ def compile(
     weights_file where these lie, relative to the file's folder: load() looks there then
     external     backends that bring their own code, by name or as External, in order of preference: each gets the
                  operators that its patterns match ("blas"; docs/external-codegen.md)
+    device       what kernels run on where it can: a backend, "opencl", or several in order of preference,
+                 "opencl,cuda", of which a VM takes the first that its machine has (docs/device.md). on_device says
+                 otherwise where it stands. None: the host
+    on_placement called with what went where and each copy's reason (a Placement; print it)
 
     Raises RelayTypeError, WellFormedError, CompileError.
     """
     data = compile_to_bytes(
         mod, params, target, passes_off=passes_off, unbox=unbox, native=native, plan_memory=plan_memory,
         verify=verify, entry_points=entry_points, on_pass=on_pass, progress=progress, weights=weights, tuning=tuning,
-        late_bound=late_bound, weights_file=weights_file, external=external,
+        late_bound=late_bound, weights_file=weights_file, external=external, device=device, on_placement=on_placement,
     )  # fmt: skip
     return Executable.from_bytes(data, native=native)
 
@@ -122,6 +132,8 @@ def compile_to_bytes(
     late_bound: bool | Iterable[str] = False,
     weights_file: str = "",
     external: str | External | Iterable[str | External] = (),
+    device: str | Sequence[str] | None = None,
+    on_placement: OnPlacement | None = None,
 ) -> bytes:
     """As `compile`, but gives the file's bytes and loads nothing (so that it works for other machines)."""
     off = {passes_off} if isinstance(passes_off, str) else set(passes_off)
@@ -130,18 +142,35 @@ def compile_to_bytes(
     _check_weights(weights)
     choices = tuning_record.from_json(tuning) if tuning is not None else None
     stage = _stages(progress)
+    general, own = _device_names(device)
+    externals = _externals(external, own)
     ctx = PassContext(
-        frozenset(off), verify, unbox, evaluate_call, on_pass, stage, KernelCache(unbox), weights,
-        _externals(external),
+        frozenset(off), verify, unbox, evaluate_call, on_pass, stage, KernelCache(unbox), weights, externals,
     )  # fmt: skip
     builder = _native_builder(target, stage, choices) if native else None
     late = _late_names(params or {}, late_bound)
     _check_place(weights_file, late)
-    return _compiled(mod, params, ctx, entry_points, builder, late, weights_file)
+    targets = _Targets(general, on_placement)
+    return _compiled(mod, params, ctx, entry_points, builder, late, weights_file, targets)
 
 
-def _externals(wanted: str | External | Iterable[str | External]) -> tuple[External, ...]:
-    names = (wanted,) if isinstance(wanted, str | External) else tuple(wanted)
+def _device_names(device: str | Sequence[str] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The backends that run generated kernels, and those that bring their own code."""
+    names = device_targets.parse(device)
+    known = backends()
+    general = [
+        n for n in names if device_targets.has_generator(n) or (n in known and known[n].host_code)
+    ]
+    return tuple(general), tuple([n for n in names if n not in general])
+
+
+def _externals(
+    wanted: str | External | Iterable[str | External], devices: Sequence[str] = ()
+) -> tuple[External, ...]:
+    """Those that were asked for, then those that `device` names."""
+    names = [wanted] if isinstance(wanted, str | External) else list(wanted)
+    asked = {n if isinstance(n, str) else n.name for n in names}
+    names += [n for n in devices if n not in asked]
     found = tuple([find_external(n) if isinstance(n, str) else n for n in names])
     if len({e.name for e in found}) < len(found):
         raise ValueError(f"external names a backend twice: {', '.join(e.name for e in found)}")
@@ -170,6 +199,14 @@ def _check_place(weights_file: str, late: Sequence[str]) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Targets:
+    """Devices that were asked for by name and run generated kernels."""
+
+    names: tuple[str, ...] = ()
+    on_placement: OnPlacement | None = None
+
+
 def _compiled(
     mod: IRModule | Function,
     params: Mapping[str, Any] | None,
@@ -178,6 +215,7 @@ def _compiled(
     builder: KernelBuilder | None,
     late: Sequence[str] = (),
     weights_file: str = "",
+    targets: _Targets | None = None,
 ) -> bytes:
     stage = ctx.on_start or (lambda name: None)
     mod = _module(mod)
@@ -194,10 +232,18 @@ def _compiled(
             entry_points = own or [var.name_hint for var in mod.functions]
         mod = remove_unused(mod, entry_points)
         check_ranks(mod)
-        mod = PIPELINE(mod, ctx)
+        targets = targets or _Targets()
+        devices = device_targets.make(
+            targets.names, ctx.externals, entry_points, targets.on_placement
+        )
+        mod = PIPELINE(mod, replace(ctx, devices=devices))
         stage("emit")
         producer = {"nimblevm": VERSION}
-        record = emit(mod, ctx.unbox, producer, builder, ctx.kernels, arrays, weights_file)
+        if len(devices.names) > 1:
+            builder = device_targets.with_code(builder, devices)
+        record = emit(
+            mod, ctx.unbox, producer, builder, ctx.kernels, arrays, weights_file, devices.names
+        )
         stage("file")
         return serialize(record)
 

@@ -6,16 +6,28 @@
 #include "status.h"
 #include "threads.h"
 
-extern const nvm_device_vtable *const nvm_device_cpu;
-extern const nvm_device_vtable *const nvm_device_null;
-extern const nvm_device_vtable *const nvm_device_vta;
+/* In the order in which they are listed. */
+#define BACKENDS(X) \
+  X(cpu)            \
+  X(null)           \
+  X(simulated)      \
+  X(opencl)         \
+  X(vta)
 
-size_t nvm_device_count(void) { return 3; }
+#define X(name) extern const nvm_device_vtable *const nvm_device_##name;
+BACKENDS(X)
+#undef X
 
+#define X(name) +1
+size_t nvm_device_count(void) { return 0 BACKENDS(X); }
+#undef X
+
+#define X(name) nvm_device_##name,
 const nvm_device_vtable *nvm_device_at(size_t index) {
-  const nvm_device_vtable *const backends[] = {nvm_device_cpu, nvm_device_null, nvm_device_vta};
+  const nvm_device_vtable *const backends[] = {BACKENDS(X)};
   return index < nvm_device_count() ? backends[index] : NULL;
 }
+#undef X
 
 const nvm_device_vtable *nvm_device_find(const char *name) {
   for (size_t i = 0; i < nvm_device_count(); i++)
@@ -31,6 +43,7 @@ NVM_EXPORT nvm_status nvm_backend_info_get(uint32_t index, nvm_backend_info *out
     NVM_FAIL(NVM_DEVICE_ERROR, "backend %u: this build has %u", index, nvm_backend_count());
   *out_info = (nvm_backend_info){.name = vtable->name,
                                  .host_accessible = vtable->host_accessible,
+                                 .host_code = vtable->host_code,
                                  .dl_device_type = (int32_t)vtable->dl_device_type};
   return nvm_ok();
 }

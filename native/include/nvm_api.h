@@ -292,6 +292,7 @@ const void *nvm_program_signature_block(const nvm_program *program, size_t *out_
 typedef struct nvm_backend_info {
   const char *name;        /* what nvm_vm_options.device takes; lives for ever */
   int32_t host_accessible; /* the host reads and writes its memory directly */
+  int32_t host_code;       /* kernels run as functions of the host; else it needs code of its own */
   int32_t dl_device_type;  /* DLPack's number */
 } nvm_backend_info;
 
@@ -517,6 +518,8 @@ typedef struct nvm_vm_stats {
    * could not be handed over), and of the outputs of kernels. */
   uint64_t copied_bytes, written_bytes;
   uint64_t allocated_bytes; /* of all blocks that `allocations` counts */
+  uint64_t copies_to_device,
+      copies_to_host; /* of tensors; not those of constants when the VM is made */
 } nvm_vm_stats;
 
 /* The counters as they are now. Errors: VM_BUSY. */

@@ -116,6 +116,7 @@ typedef struct nvm_heap {
   int64_t object_cap, byte_cap; /* live counts at which the limits of this run are hit */
   uint64_t allocations, allocated_bytes;
   uint64_t copied_bytes, written_bytes; /* see nvm_vm_stats */
+  uint64_t copies[2];                   /* of tensors: to devices, to the host */
   atomic_uint_fast64_t system_allocations;
   /* Called when a cap is hit: collects cycles; returns NVM_OK if that made room for `bytes` more.
    */

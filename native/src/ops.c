@@ -233,7 +233,12 @@ nvm_status nvm_op_append(nvm_vm *vm, nvm_object **objs, const uint32_t *pc) {
 nvm_status nvm_op_device_copy(nvm_vm *vm, nvm_object **objs, const uint32_t *pc) {
   nvm_tensor *source, *tensor;
   NVM_TRY(need_tensor(objs, NVM_DeviceCopy_src(pc), &source));
-  NVM_TRY(nvm_tensor_copy(vm->heap, source, NVM_DeviceCopy_device(pc), &tensor));
+  if (source->device == NVM_DeviceCopy_device(pc) && vm->program->version > 1) {
+    tensor = source; /* it is there already */
+    nvm_retain(&tensor->header);
+  } else {
+    NVM_TRY(nvm_tensor_copy(vm->heap, source, NVM_DeviceCopy_device(pc), &tensor));
+  }
   set_object(vm->heap, &objs[NVM_DeviceCopy_dst(pc)], &tensor->header);
   return NVM_OK;
 }

@@ -126,24 +126,22 @@ static nvm_status copy_between(nvm_heap *heap, nvm_tensor *to, size_t offset,
   void *memory = to->storage->memory;
   size_t at = (size_t)(to->data - (char *)memory) + offset;
   heap->copied_bytes += from->bytes;
+  if (from->device != to->device) heap->copies[to->device == 0]++;
   if (origin->vtable->host_accessible || !from->storage) /* constants are host memory */
     return copy_from_host(heap, target, memory, at, from->data, from->bytes);
   void *source = from->storage->memory;
   size_t source_at = (size_t)(from->data - (char *)source);
   if (target->vtable->host_accessible) { /* the host reads next */
-    NVM_TRY(
-        origin->vtable->copy_to_host(origin, (char *)memory + at, source, source_at, from->bytes));
-    return origin->vtable->sync(origin);
+    return origin->vtable->copy_to_host(origin, (char *)memory + at, source, source_at,
+                                        from->bytes);
   }
   if (target == origin)
     return target->vtable->copy_within(target, memory, at, source, source_at, from->bytes);
   void *bounce = nvm_malloc(from->bytes);
   if (!bounce) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory to copy %zu bytes", from->bytes);
   nvm_status status = origin->vtable->copy_to_host(origin, bounce, source, source_at, from->bytes);
-  if (status == NVM_OK) status = origin->vtable->sync(origin);
   if (status == NVM_OK)
     status = target->vtable->copy_from_host(target, memory, at, bounce, from->bytes);
-  if (status == NVM_OK) status = target->vtable->sync(target);
   nvm_free(bounce);
   return status;
 }

@@ -281,7 +281,9 @@ NVM_COLD NVM_EXPORT nvm_status nvm_vm_stats_get(nvm_vm *vm, nvm_vm_stats *out_st
                               .system_allocations = atomic_load(&heap->system_allocations),
                               .copied_bytes = heap->copied_bytes,
                               .written_bytes = heap->written_bytes,
-                              .allocated_bytes = heap->allocated_bytes};
+                              .allocated_bytes = heap->allocated_bytes,
+                              .copies_to_device = heap->copies[0],
+                              .copies_to_host = heap->copies[1]};
   let_go(vm);
   return NVM_OK;
 }

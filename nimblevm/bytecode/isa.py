@@ -137,7 +137,7 @@ ISA: tuple[Row, ...] = (
     _row(24, "ReshapeTensor dst:obj_out src:obj_in dims:dim_list note:note", "dst := src with other dims; ShapeMismatch unless the element counts agree", RAISES),
     _row(25, "Shrink dst:obj_out src:obj_in size:dim", "dst := src with a first axis of size <= its own", RAISES),
     _row(26, "CallKernel kernel:kernel operands:obj_list dims:dim_list out_dims:out_list", "run a kernel: operands are inputs, outputs, scratch in the order of its signature", RAISES),
-    _row(27, "DeviceCopy dst:obj_out src:obj_in device:device", "dst := copy of src on a device", RAISES),
+    _row(27, "DeviceCopy dst:obj_out src:obj_in device:device", "dst := src on a device: src itself if it is there (format version 2), else a copy", RAISES),
     _row(28, "KillRegister reg:obj_out", "reg := NULL"),
     # --- data -------------------------------------------------------------------------------------
     _row(29, "AllocADT dst:obj_out ctor:ctor fields:obj_list", "dst := new value of a constructor", RAISES),

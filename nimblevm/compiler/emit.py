@@ -126,7 +126,9 @@ class ProgramEmitter:
 
 def is_public(function: Function) -> bool:
     """Whether a function may be invoked by name from outside: one that the user wrote."""
-    return not is_primitive(function) and not {"Lifted", "Closure"} & set(function.attrs)
+    return not is_primitive(function) and not {"Lifted", "Closure", "Internal"} & set(
+        function.attrs
+    )
 
 
 def signature_dims(function: Function) -> tuple[tuple[DimRecord, ...], dict[DimVar, int]]:
@@ -197,14 +199,17 @@ def emit(
     cache: KernelCache | None = None,
     late: Iterable[LateArray] = (),
     weights_file: str = "",
+    devices: Sequence[str] = ("cpu",),
 ) -> ProgramRecord:
     """The records of a module that has been through the pipeline. late: weights that are bound when the program is
-    loaded, used or not; weights_file: where they lie. CompileError for what the format can't hold.
+    loaded, used or not; weights_file: where they lie; devices: the file's table. CompileError for what the format
+    can't hold.
     """
     program = ProgramEmitter(mod, unbox, producer or {}, cache or KernelCache(unbox))
     for array in late:
         program.builder.weight(array.name, array.dtype.name, array.shape, array.digest)
     program.builder.weights_file = weights_file
+    program.builder.devices = list(devices)
     program.run()
     places = native(program.kernels, program.builder) if native is not None else {}
     for record in program.kernels.records(dict(places)):

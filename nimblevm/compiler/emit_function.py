@@ -116,7 +116,8 @@ class FunctionEmitter:
         self.dims = DimEmitter(self.code, self.ints)
         self.where: dict[Var, Place] = {}
         self.pinned: set[Var] = set()
-        self.own_storage: set[Expr] = set()  # storages that a tensor allocates together with itself
+        # Storages that a tensor allocates together with itself, and their devices.
+        self.own_storage: dict[Expr, int] = {}
         self.temps: list[Place] = []
         self.work: list[Callable[[], None]] = []
         self.order = linearize(function.body)
@@ -266,13 +267,13 @@ class FunctionEmitter:
         self._load(atom, (True, made))
         return made
 
-    def _constant(self, atom: Constant) -> int:
-        """Index of a constant of the file, or of one that is bound late."""
+    def constant(self, atom: Constant, device: int = 0) -> int:
+        """Index of a constant of the file, or of one that is bound late, on a device."""
         late, builder = late_array(atom), self.program.builder
         if late is None:
-            return builder.constant(atom.data.dtype.name, atom.data.shape, atom.data)
+            return builder.constant(atom.data.dtype.name, atom.data.shape, atom.data, device)
         builder.weight(late.name, late.weight_dtype.name, late.weight_shape, late.digest)
-        return builder.late_constant(late.dtype.name, late.shape, late.name, late.layout)
+        return builder.late_constant(late.dtype.name, late.shape, late.name, late.layout, device)
 
     def _load(self, atom: Expr, place: Place) -> None:
         """A constant or global function into a register."""
@@ -280,7 +281,7 @@ class FunctionEmitter:
             case Constant() if place[0]:
                 self.code.emit_imm64(place[1], int(atom.data))
             case Constant():
-                index = self._constant(atom)
+                index = self.constant(atom)
                 self.code.emit("LoadConst", place[1], index)
             case GlobalVar():
                 index = self.program.function(atom, True, True)

@@ -7,6 +7,7 @@ happens once per body and numbering (fast) once per call.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -71,6 +72,11 @@ class Entry:
         return self.lowered.c_kernels[0] if self.lowered.c_kernels else None
 
 
+def on_device(function: Function) -> bool:
+    """Whether plan_devices put a fused function on another device than the host: C kernels run on that alone."""
+    return bool(function.attrs.get("device", 0))
+
+
 class KernelCache:
     """Lowered kernels by structure, for all passes of one compilation.
 
@@ -95,10 +101,14 @@ class KernelCache:
         if is_region(function):
             return self._find_region(function)
         key, variables = structural_key(function)
+        if on_device(function):
+            key = ("device", key)
         entry = self._entries.get(key)
         if entry is None:
             name = self.new_name(function)
             lowered = lower_primitive(function, name, self.int_params(function))
+            if on_device(function):
+                lowered = dataclasses.replace(lowered, c_kernels=())
             entry = self._entries[key] = Entry(name, lowered, variables)
         mapping: dict[DimVar, Dim] = dict(zip(entry.variables, variables, strict=True))
         found = self._calls[function] = (entry, _kernel_call(entry, mapping))
@@ -146,6 +156,7 @@ class KernelTable:
     def __init__(self, cache: KernelCache) -> None:
         self.cache = cache
         self.entries: list[Entry] = []
+        self.devices: dict[int, set[int]] = {}  # of a kernel: the devices that run it
         self._index: dict[object, int] = {}
 
     def find(self, function: Function) -> tuple[int, KernelCall]:
@@ -157,6 +168,7 @@ class KernelTable:
         if index is None:
             index = self._index[key] = len(self.entries)
             self.entries.append(entry)
+        self.devices.setdefault(index, set()).add(function.attrs.get("device", 0))
         return index, call
 
     def generated(self) -> list[Entry]:

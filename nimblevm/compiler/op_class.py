@@ -54,7 +54,7 @@ UNARY = frozenset(
 )
 SCALAR_OPS = frozenset({*ARITHMETIC, *COMPARISON, *UNARY, "where"})
 
-DIRECT_OPS = frozenset({"shape_of"})
+DIRECT_OPS = frozenset({"shape_of", "on_device", "device_copy"})
 
 
 def is_int(type_: Type | None) -> bool:

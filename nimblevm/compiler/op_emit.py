@@ -165,21 +165,35 @@ def emit_effect_only(fe: FunctionEmitter, value: Expr, var: Var) -> bool:
             if not place[0]:
                 fe.code.emit("KillRegister", place[1])
         case "memory.alloc_storage" if fe.live.count.get(var, 0) <= 1:
-            fe.own_storage.add(var)
+            fe.own_storage[var] = value.attrs.device
         case "memory.alloc_tensor" if value.args[0] in fe.own_storage:
-            _alloc_tensor(fe, fe.define(var, in_object=True)[1], NO_REGISTER, value)
+            device = fe.own_storage[value.args[0]]
+            _alloc_tensor(fe, fe.define(var, in_object=True)[1], NO_REGISTER, value, device)
         case "memory.alloc_tensor":
-            _alloc_tensor(fe, fe.define(var, in_object=True)[1], fe.obj(value.args[0]), value)
+            _alloc_tensor(fe, fe.define(var, in_object=True)[1], fe.obj(value.args[0]), value, 0)
+        case "vm.device_copy":
+            _device_copy(fe, value, fe.define(var, in_object=True)[1])
         case _:
             return False
     return True
 
 
-def _alloc_tensor(fe: FunctionEmitter, dst: int, storage: int, value: Call) -> None:
+def _device_copy(fe: FunctionEmitter, value: Call, dst: int) -> None:
+    """Of a constant: a constant of that device."""
+    source, device = value.args[0], value.attrs.device
+    if isinstance(source, Constant):
+        fe.code.emit("LoadConst", dst, fe.constant(source, device))
+    else:
+        fe.code.emit("DeviceCopy", dst, fe.obj(source), device)
+
+
+def _alloc_tensor(fe: FunctionEmitter, dst: int, storage: int, value: Call, device: int) -> None:
+    """device: of a tensor that allocates its storage itself."""
     attrs = value.attrs
     shape = [fe.dims.word(d) for d in attrs.shape]
     offset = fe.dims.word(attrs.offset)
-    fe.code.emit("AllocTensor", dst, storage, offset, shape, dtypes.dtype(attrs.dtype).number, 0)
+    number = dtypes.dtype(attrs.dtype).number
+    fe.code.emit("AllocTensor", dst, storage, offset, shape, number, device)
 
 
 def _flat_operands(fe: FunctionEmitter, atom: Expr, found: list[int | Expr]) -> None:
@@ -231,7 +245,8 @@ def _call_kernel(fe: FunctionEmitter, value: Call) -> None:
         register = fe.temp(False)
         shape = [fe.dims.word(d) for d in tensor.shape]
         number = dtypes.dtype(tensor.dtype).number
-        fe.code.emit("AllocTensor", register, NO_REGISTER, 0, shape, number, 0)
+        device = function.attrs.get("device", 0)
+        fe.code.emit("AllocTensor", register, NO_REGISTER, 0, shape, number, device)
         operands.append(register)
     found = [fe.ints.take() for _ in value.attrs.dims]
     fe.code.emit("CallKernel", index, operands, words, found)
@@ -291,6 +306,8 @@ def emit_op(fe: FunctionEmitter, call: Call, dst: Place) -> None:
             code.emit(
                 "Linearize", dst[1], source, fe.program.first_constructor(type_of(call.args[0]))
             )
+        case "vm.device_copy":
+            fe.into(dst, type_, False, lambda r: _device_copy(fe, call, r))
         case "vm.append":
             source, tail = (fe.obj(a) for a in call.args)
             fe.code.emit("Append", dst[1], source, tail, call.attrs.axis)

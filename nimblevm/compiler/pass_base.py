@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from nimblevm.compiler.devices import Devices
 from nimblevm.compiler.external import External
 from nimblevm.compiler.kernel_table import KernelCache
 from nimblevm.errors import CompileError, InternalError, NimbleError
@@ -37,6 +38,7 @@ class PassContext:
     unbox       rank-0 integers and bools live in int registers
     weights     dtype in which packed weights are stored: "float32" (as they are), "float16" or "bfloat16"
     externals   backends that may take operators, in order of preference
+    devices     what the program is compiled for
     kernels     kernels lowered so far (a cache by structure, not a state that passes talk through)
     evaluate    runs one operator at compile time; None: fold_constant does nothing
     on_pass     called with a pass's name and its time in seconds
@@ -52,6 +54,7 @@ class PassContext:
     kernels: KernelCache = field(default_factory=KernelCache)
     weights: str = "float32"
     externals: tuple[External, ...] = ()
+    devices: Devices = field(default_factory=Devices)
 
 
 @dataclass(frozen=True, slots=True)

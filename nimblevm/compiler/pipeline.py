@@ -19,6 +19,7 @@ from nimblevm.compiler.passes.name_effects import NAME_EFFECTS
 from nimblevm.compiler.passes.pack_convolutions import PACK_CONVOLUTIONS
 from nimblevm.compiler.passes.pack_weights import PACK_WEIGHTS
 from nimblevm.compiler.passes.partition import PARTITION
+from nimblevm.compiler.passes.plan_devices import PLAN_DEVICES
 from nimblevm.compiler.passes.plan_memory import PLAN_MEMORY
 from nimblevm.compiler.passes.project_tables import PROJECT_TABLES
 from nimblevm.compiler.passes.shape_functions import SHAPE_FUNCTIONS
@@ -55,6 +56,7 @@ PIPELINE = Sequential(
         LAMBDA_LIFT,
         FIND_APPENDS,
         FUSE_OPS,
+        PLAN_DEVICES,
         MANIFEST_ALLOC,
         PLAN_MEMORY,
     )

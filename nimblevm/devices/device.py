@@ -55,11 +55,13 @@ class Backend:
     """A kind of device.
 
     host_accessible   the host reads and writes its memory directly
+    host_code         kernels run as functions of the host; else the device needs code of its own in the file
     dlpack_type       the number that DLPack gives it
     """
 
     name: str
     host_accessible: bool
+    host_code: bool
     dlpack_type: int
 
 
@@ -71,7 +73,9 @@ def backends() -> Mapping[str, Backend]:
     for index in range(lib.nvm_backend_count()):
         check(lib.nvm_backend_info_get(index, info))
         name = ffi.string(info.name).decode()
-        found[name] = Backend(name, bool(info.host_accessible), int(info.dl_device_type))
+        found[name] = Backend(
+            name, bool(info.host_accessible), bool(info.host_code), int(info.dl_device_type)
+        )
     return MappingProxyType(found)
 
 

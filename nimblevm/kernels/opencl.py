@@ -42,8 +42,9 @@ from nimblevm.kernels.rewrite import all_statements, all_values, parts, values_o
 from nimblevm.kernels.schedule.grid import Launch, schedule_grid
 from nimblevm.kernels.schedule.launch import locals_of
 
-UNROLL = 16
-"""Loops of at most so many turns over arrays of a thread are unrolled, so that these become registers."""
+UNROLL = 4
+"""Loops of at most so many turns over arrays of a thread are unrolled, so that these become registers; compilers take ten
+times as long for the loop over the depth of tiles."""
 _CODE = {row.exception: row.number for row in STATUSES}
 
 
@@ -94,7 +95,10 @@ class LaunchText:
     def _begin(self) -> None:
         """Ids, arrays, locals, strides."""
         launch = self.launch
-        for kind, letter, names in (("group_id", "g", launch.group), ("local_id", "t", launch.thread)):
+        for kind, letter, names in (
+            ("group_id", "g", launch.group),
+            ("local_id", "t", launch.thread),
+        ):
             for axis, var in enumerate(names):
                 self.scopes[0][var] = f"{letter}{axis}"
                 self._line(f"const long {letter}{axis} = get_{kind}({axis});")

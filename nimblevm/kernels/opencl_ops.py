@@ -249,7 +249,7 @@ def _float_unary(helpers: Helpers, op: str, x: str, dtype: str) -> str:
         case "sqrt":
             return rounded(f"sqrt({x})", dtype)
         case "floor" | "ceil" | "trunc" | "round":
-            return f"{op}({x})"
+            return _whole(op, x)
         case "sign":
             one = literal(1.0, dtype)
             return f"{x} > 0 ? {one} : {x} < 0 ? -{one} : {x} != {x} ? {x} : ({type_})0"
@@ -260,6 +260,11 @@ def _float_unary(helpers: Helpers, op: str, x: str, dtype: str) -> str:
         case "isfinite":
             return f"fabs({x}) < {literal(float('inf'), dtype)}"
     raise Unsupported(f"no OpenCL code for {op} of {dtype}")
+
+
+def _whole(op: str, x: str) -> str:
+    """floor, ceil, trunc or round. PoCL 3.1 folds those of a literal NaN to an undefined value."""
+    return f"{x} != {x} ? {x} : {op}({x})"
 
 
 def _base(dtype: str) -> str:
@@ -342,7 +347,7 @@ def _float_binary(helpers: Helpers, op: str, x: str, y: str, dtype: str) -> str:
         case "floormod":
             return rounded(f"{_floormod(helpers, base)}({x}, {y})", dtype)
         case "floordiv":
-            return rounded(f"floor({x} / {y})", dtype)
+            return rounded(_whole("floor", f"({x} / {y})"), dtype)
         case "pow":
             return rounded(f"{helpers.math('pow', base)}({x}, {y})", dtype)
     raise Unsupported(f"no OpenCL code for {op} of {dtype}")

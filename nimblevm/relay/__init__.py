@@ -1,6 +1,7 @@
 """The language: Relay's nodes, types, text in both directions, and everything that knows what a program means."""
 
-from nimblevm.relay import image, loops, nn, op, vision
+from nimblevm.relay import annotation, image, loops, nn, op, vision
+from nimblevm.relay.annotation import device_copy, on_device
 from nimblevm.relay.builder import (
     Any,
     abs,
@@ -204,18 +205,18 @@ __all__ = [
     "RefRead", "RefType", "RefWrite", "ScopeBuilder", "SemVer", "SourceName", "Span", "StructuralMismatch",
     "TensorType", "Tuple", "TupleGetItem", "TupleType", "TupleWrapper", "Type", "TypeCall",
     "TypeData", "TypeFunctor", "TypeMutator", "TypeVar", "TypeVisitor", "Var", "abs", "acos",
-    "acosh", "add", "adv_index", "all", "any", "arange", "argmax",
+    "acosh", "add", "adv_index", "all", "annotation", "any", "arange", "argmax",
     "argmin", "argsort", "argwhere", "asin", "asinh", "assert_structural_equal", "astext", "atan",
     "atanh", "bind", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast_to",
     "broadcast_to_like", "cast", "cast_like", "ceil", "check_well_formed", "clip",
     "collapse_sum_like", "collapse_sum_to", "concatenate", "const", "copy", "cos", "cosh",
-    "cumprod", "cumsum", "dim_text", "divide", "einsum", "equal", "erf", "exp", "expand_dims",
+    "cumprod", "cumsum", "device_copy", "dim_text", "divide", "einsum", "equal", "erf", "exp", "expand_dims",
     "floor", "floor_divide", "floor_mod", "fromtext", "full", "full_like", "gather", "gather_nd",
     "greater", "greater_equal", "image", "infer_type", "invert_permutation", "isfinite", "isinf",
     "isnan", "left_shift", "less", "less_equal", "load_param_dict", "log", "log10", "log2", "logical_and",
     "logical_not", "logical_or", "logical_xor", "logsumexp", "loops", "max", "maximum", "mean",
     "mean_std", "mean_variance", "meshgrid", "min", "minimum", "mod", "multiply", "ndarray_size",
-    "negative", "nn", "not_equal", "one_hot", "ones", "ones_like", "op", "parse", "parse_expr",
+    "negative", "nn", "not_equal", "on_device", "one_hot", "ones", "ones_like", "op", "parse", "parse_expr",
     "parse_module", "parse_type", "post_order", "post_order_visit", "power", "prod",
     "reinterpret", "repeat", "reshape", "reshape_like", "reverse", "reverse_sequence", "rewrite",
     "right_shift", "round", "rsqrt", "save_param_dict", "scalar_type", "scatter_elements", "scatter_nd",

@@ -16,10 +16,10 @@ def @main(%x: Tensor[(?n, 4), float32], %w: Tensor[(3, 4), float32]) -> Tensor[(
 
 
 def test_backends_of_this_build() -> None:
-    assert list(backends()) == ["cpu", "null", "vta"]
+    assert list(backends())[:2] == ["cpu", "null"]
     assert backends()["cpu"].host_accessible
     assert backends()["cpu"].dlpack_type == 1
-    assert available() == (Device("cpu"), Device("null"), Device("vta"))
+    assert available()[:2] == (Device("cpu"), Device("null"))
 
 
 def test_text_of_a_device() -> None:

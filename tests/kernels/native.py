@@ -142,7 +142,6 @@ class Runner(Protocol):
     def call(self, index: int, buffers: Sequence[np.ndarray], numbers: Sequence[int]) -> int: ...
 
 
-
 def size_of(value: Value, numbers: Sequence[int]) -> int:
     """The value of a size expression."""
     match value:

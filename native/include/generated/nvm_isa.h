@@ -33,7 +33,7 @@ enum nvm_opcode {
   NVM_OP_ReshapeTensor = 24, /* dst := src with other dims; ShapeMismatch unless the element counts agree */
   NVM_OP_Shrink = 25, /* dst := src with a first axis of size <= its own */
   NVM_OP_CallKernel = 26, /* run a kernel: operands are inputs, outputs, scratch in the order of its signature */
-  NVM_OP_DeviceCopy = 27, /* dst := copy of src on a device */
+  NVM_OP_DeviceCopy = 27, /* dst := src on a device: src itself if it is there (format version 2), else a copy */
   NVM_OP_KillRegister = 28, /* reg := NULL */
   NVM_OP_AllocADT = 29, /* dst := new value of a constructor */
   NVM_OP_AllocClosure = 30, /* dst := new closure */

@@ -42,7 +42,7 @@ class _Folder(Rewriter):
     def visit(self, node: Expr, new: Expr) -> Expr:
         if not isinstance(new, Call) or not isinstance(new.op, Op) or self.ctx.evaluate is None:
             return new
-        if new.op.name.startswith(("vm.", "memory.")):
+        if new.op.name.startswith(("vm.", "memory.", "on_device", "device_copy")):
             return new
         values: list[object] = []
         size = 0

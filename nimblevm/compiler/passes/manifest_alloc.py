@@ -74,6 +74,11 @@ def _bounds(value: Call) -> tuple[TensorType, ...] | None:
     return call.op.bound(tuple(type_of(a) for a in call.args), call.attrs)
 
 
+def _device(function: Expr) -> int:
+    """Where plan_devices put a kernel."""
+    return int(function.attrs.get("device", 0)) if isinstance(function, Function) else 0
+
+
 def _first_dim(var: Var) -> DimVar:
     """The unknown that the kernel finds."""
     type_ = type_of(var)
@@ -142,9 +147,10 @@ class _Manifest:
             bindings.append((var, self._simple(value)))
             return
         result = type_of(value)
+        device = _device(value.op)
         if isinstance(result, TupleType):
             outs = tuple(self._fresh("out", t) for t in result.fields if isinstance(t, TensorType))
-        elif self.unbox and is_int(result):
+        elif (self.unbox or device) and is_int(result):
             outs = (
                 self._fresh("out", result),
             )  # a kernel writes an object; the variable is unboxed
@@ -166,6 +172,8 @@ class _Manifest:
         call = op_call("vm.call_kernel", (value.op, ins, tensors), type_of(tensors), dims=found)
         object.__setattr__(call, "span", value.span)
         bindings.append((self._fresh("k", TupleType(type_of(o) for o in outs)), call))
+        if device:
+            results = tuple([self._on_host(r, bindings) for r in results])
         for small, large in cut:
             type_ = type_of(small)
             shape = type_.shape if isinstance(type_, TensorType) else ()
@@ -177,16 +185,26 @@ class _Manifest:
             self.fields[var] = outs
             bindings.append((var, typed(Tuple(outs, span=value.span), result)))
         elif outs[0] is not var:
-            bindings.append((var, op_call("copy", outs, result)))
+            bindings.append((var, op_call("copy", outs, result) if self.unbox else outs[0]))
+
+    def _on_host(self, out: Var, bindings: list[tuple[Var, Expr]]) -> Var:
+        """A number that a kernel on a device found, where the host can read it; anything else stays."""
+        if not is_int(type_of(out)):
+            return out
+        copy = self._fresh("out", type_of(out))
+        bindings.append((copy, op_call("vm.device_copy", (out,), type_of(out), device=0)))
+        return copy
 
     def _allocate(self, out: Var, value: Expr, bindings: list[tuple[Var, Expr]]) -> None:
         type_ = type_of(out)
         if not isinstance(type_, TensorType):
             raise TypeError(f"a kernel gives tensors, not {type_!r}")
         storage = self._fresh("s")
+        device = _device(value.op) if isinstance(value, Call) else 0
         size = op_call(
-            "memory.alloc_storage", (), STORAGE, size=byte_size(type_), alignment=ALIGNMENT
-        )
+            "memory.alloc_storage", (), STORAGE,
+            size=byte_size(type_), alignment=ALIGNMENT, device=device,
+        )  # fmt: skip
         tensor = op_call(
             "memory.alloc_tensor", (storage,), type_, shape=type_.shape, dtype=type_.dtype
         )

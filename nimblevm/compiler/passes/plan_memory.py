@@ -94,6 +94,7 @@ class _BlockPlanner:
         self.kernels = kernels
         self.nested = nested
         self.tensors: dict[Var, _Tensor] = {}  # by its own name and by those of its views
+        self.devices: dict[Var, int] = {}  # of storages
         # Views that may start elsewhere than their tensor: never overwritten.
         self.parts: set[Var] = set()
 
@@ -105,13 +106,18 @@ class _BlockPlanner:
         self._overwrite()
         plan = _Plan()
         chains = self._chains()
-        shared = [chain for chain in chains if chain[-1].private]
-        requests = [
-            Request(c[0].size, c[0].first, c[-1].last, frozenset(free_dims(type_of(c[0].var))))
-            for c in shared
-        ]
-        for slot in assign(requests):
-            self._place([tensor for i in slot.members for tensor in shared[i]], slot.size, plan)
+        by_device: dict[int, list[list[_Tensor]]] = {}
+        for chain in chains:
+            if chain[-1].private:
+                by_device.setdefault(self.devices[chain[0].storage], []).append(chain)
+        for shared in by_device.values():
+            requests = [
+                Request(c[0].size, c[0].first, c[-1].last, frozenset(free_dims(type_of(c[0].var))))
+                for c in shared
+            ]
+            for slot in assign(requests):
+                members = [tensor for i in slot.members for tensor in shared[i]]
+                self._place(members, slot.size, plan)
         for chain in chains:
             if not chain[-1].private:
                 self._place(chain, chain[0].size, plan)
@@ -124,6 +130,7 @@ class _BlockPlanner:
             name = _op_name(value)
             if name == "memory.alloc_storage" and isinstance(value, Call):
                 sizes[let.var] = value.attrs.size
+                self.devices[let.var] = value.attrs.device
             elif name == "memory.alloc_tensor" and isinstance(value, Call):
                 storage = value.args[0]
                 if not isinstance(storage, Var) or storage not in sizes:

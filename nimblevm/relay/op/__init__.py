@@ -20,6 +20,7 @@ from nimblevm.relay.op import (
     conv2d_winograd,
     dense,
     dense_pack,
+    device,
     dropout,
     dyn,
     dyn_image,
@@ -78,7 +79,8 @@ from nimblevm.relay.op.registry import Op, all_ops, find, get
 __all__ = [
     "Op", "adaptive_pool", "adv_index", "all_ops", "arange", "argwhere", "batch_flatten", "batch_matmul",
     "bias_add", "binary", "broadcast_to", "cast", "cast_like", "clip", "compare", "concatenate", "conv",
-    "conv2d_pack", "conv2d_winograd", "dense", "dense_pack", "dropout", "dyn", "dyn_image", "einsum", "expand_dims",
+    "conv2d_pack", "conv2d_winograd", "dense", "dense_pack", "device", "dropout", "dyn", "dyn_image", "einsum",
+    "expand_dims",
     "find", "full", "gather", "get", "get_valid_counts", "l2_normalize", "layer_norm", "leaky_relu", "like",
     "matmul", "meshgrid",
     "ndarray_size", "non_max_suppression", "norm", "one_hot", "pad", "pool", "prelu", "reduce", "registry",

@@ -15,6 +15,7 @@
     vm.linearize(t)             out = the nodes of a tree as tables (relay/linearize.py), of attrs.type
     vm.append(x, tail)          out = x and tail joined on attrs.axis, before which all sizes are 1; where there is
                                 room, x's memory with tail written behind it
+    vm.device_copy(x)           out = x on device attrs.device of the executable; x itself if it is there
     memory.alloc_storage()      a block of attrs.size bytes (any dim expression)
     memory.alloc_tensor(s)      a tensor of attrs.shape and attrs.dtype at byte attrs.offset of block s
     vm.call_kernel(f, ins, outs)    run kernel f on the tensors of tuple `ins`, write those of tuple `outs`; out = outs
@@ -133,6 +134,13 @@ class LinearizeAttrs(Attrs):
     """type: of the tables, a tuple."""
 
     type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceAttrs(Attrs):
+    """device: index in the executable's device table (0 = host)."""
+
+    device: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,6 +408,16 @@ def _append_reference(inputs: tuple[Array, Array], attrs: AppendAttrs, result: T
         ) from None
 
 
+def _device_copy(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: DeviceAttrs) -> Type:
+    if attrs.device < 0:
+        raise ctx.fail(f"there is no device {attrs.device}")
+    return tensor_of(ctx, arg_types, 0)
+
+
+def _device_copy_reference(inputs: tuple[Array, ...], attrs: DeviceAttrs, result: Type) -> Array:
+    return inputs[0]
+
+
 def _kill(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: Any) -> Type:
     return UNIT
 
@@ -479,6 +497,7 @@ LINEARIZE = _register(
     "vm.linearize", ("t",), LinearizeAttrs, _linearize, _linearize_reference, Effect.MAY_FAIL
 )
 APPEND = _register("vm.append", ("x", "tail"), AppendAttrs, _append, _append_reference)
+DEVICE_COPY = _register("vm.device_copy", ("x",), DeviceAttrs, _device_copy, _device_copy_reference)
 ALLOC_STORAGE = _register(
     "memory.alloc_storage",
     (),

@@ -1,0 +1,76 @@
+"""From the names of devices that a user gives to what passes know of them, and to the code in the file for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from nimblevm.bytecode.serialize import DEVICE_CODE, ProgramBuilder, SectionRecord
+from nimblevm.compiler.devices import Devices, Placement
+from nimblevm.compiler.emit import KernelBuilder
+from nimblevm.compiler.external import External
+from nimblevm.compiler.kernel_table import KernelTable
+from nimblevm.kernels import device_support
+
+OnPlacement = Callable[[Placement], None]
+
+
+def parse(device: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The names in "cpu,opencl,cuda", or in a sequence of such, each once, without the host. TypeError for anything
+    else.
+    """
+    if device is None:
+        return ()
+    parts = [device] if isinstance(device, str) else list(device)
+    if not all(isinstance(p, str) for p in parts):
+        raise TypeError('device must be names such as "opencl,cuda"')
+    names = [name.strip() for part in parts for name in part.split(",")]
+    return tuple(dict.fromkeys(n for n in names if n not in ("", "cpu")))
+
+
+def has_generator(name: str) -> bool:
+    """Whether the compiler makes device code for a backend."""
+    return name in device_support.DEVICE_CODE
+
+
+def make(
+    names: Sequence[str],
+    externals: Iterable[External],
+    entries: Iterable[str],
+    on_placement: OnPlacement | None = None,
+) -> Devices:
+    """What a program is compiled for. The backends `names` run generated kernels and share device 1, in order of
+    preference; external backends whose operands live on a device have a device of their own each.
+    """
+    table = ["cpu", ",".join(names)] if names else ["cpu"]
+    indices: dict[str, int] = {}
+    for backend in externals:
+        if backend.device is None:
+            continue
+        if backend.device not in table:
+            table.append(backend.device)
+        indices[backend.name] = table.index(backend.device)
+    return Devices(tuple(table), 1 if names else 0, indices, frozenset(entries), on_placement)
+
+
+def with_code(builder: KernelBuilder | None, devices: Devices) -> KernelBuilder:
+    """Adds a section of device code for each backend that needs one."""
+
+    def build(kernels: KernelTable, program: ProgramBuilder) -> Mapping[str, int]:
+        places = builder(kernels, program) if builder is not None else {}
+        if not devices.default:
+            return places
+        pairs = [
+            (k, kernels.entries[k].lowered.kernel)
+            for k, used in sorted(kernels.devices.items())
+            if devices.default in used and kernels.entries[k].external is None
+        ]
+        for name in devices.names[devices.default].split(","):
+            generate = device_support.DEVICE_CODE.get(name)
+            if generate is not None:
+                program.sections.append(SectionRecord(DEVICE_CODE, generate(pairs), name))
+        return places
+
+    return build
+
+
+__all__ = ["OnPlacement", "has_generator", "make", "parse", "with_code"]
