@@ -19,10 +19,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from nimblevm.compiler.kernel_key import composites
 from nimblevm.errors import CompileError
 from nimblevm.relay.dataflow_pattern import DFPattern
 from nimblevm.relay.dims import Dim
-from nimblevm.relay.ir import Expr, Function
+from nimblevm.relay.ir import Call, Expr, Function
 from nimblevm.relay.types import TensorType
 
 Check = Callable[[Expr], bool]
@@ -55,6 +56,11 @@ class Region:
     def name(self) -> str:
         """The kernel's name, unique in the program."""
         return str(self.function.attrs["global_symbol"])
+
+    @property
+    def matches(self) -> list[Call]:
+        """The calls of composites, operands first; `call.op.attrs["Composite"]` says what each is."""
+        return composites(self.function)
 
 
 @dataclass(frozen=True, slots=True)
