@@ -242,6 +242,9 @@ nvm_status nvm_weights_create(nvm_weights **out_weights);
  * with NVM_LOAD_BORROW until the last program that they are bound to is gone (saves a copy). */
 nvm_status nvm_weights_add(nvm_weights *weights, const char *name, int32_t dtype, uint32_t rank,
                            const int64_t *dims, const void *data, uint32_t flags);
+/* The most bytes that binding this set to one program may allocate; 0: 16 times the set's own bytes
+ * and 16 MiB. (A file may ask for a weight in several layouts, each up to 16 times as large.) */
+void nvm_weights_set_limit(nvm_weights *weights, uint64_t max_bytes);
 /* What is in the set, by index. Errors: INVALID_INPUT. */
 uint32_t nvm_weights_count(const nvm_weights *weights);
 nvm_status nvm_weights_get(const nvm_weights *weights, uint32_t index, nvm_weight_info *out_info);
@@ -264,7 +267,8 @@ enum { NVM_BIND_ALLOW_EXTRA = 256 /* weights that the program does not want are 
  * stays as it was. Weights are laid out for the kernels here, once; what needs no other layout
  * stays where it is. flags: NVM_BIND_ALLOW_EXTRA; NVM_LOAD_VERIFY_FULL checks digests, as for every
  * program that was loaded with it or with a signature, and nothing stays mapped then. Errors:
- * NVM_WEIGHTS_MISMATCH lists what is missing, extra, different. */
+ * NVM_WEIGHTS_MISMATCH lists what is missing, extra, different; NVM_MEMORY_LIMIT
+ * (nvm_weights_set_limit). */
 nvm_status nvm_program_bind(nvm_program *program, nvm_weights *weights, uint32_t flags,
                             nvm_program **out_bound);
 

@@ -411,29 +411,6 @@ static int is_compact(const nvm_arg *arg) {
   return 1;
 }
 
-/* Copy a strided array (no axis is empty) into compact memory, a row of the last axis at a time. */
-static void copy_strided(const nvm_arg *arg, size_t item, char *to) {
-  int64_t index[NVM_MAX_RANK] = {0};
-  uint32_t last = arg->rank - 1;
-  const char *from = arg->data;
-  for (;;) {
-    const char *element = from;
-    for (int64_t k = 0; k < arg->shape[last]; k++) {
-      memcpy(to, element, item);
-      to += item;
-      element += arg->strides[last] * (int64_t)item;
-    }
-    uint32_t axis = last;
-    for (;;) {
-      if (axis-- == 0) return;
-      from += arg->strides[axis] * (int64_t)item;
-      if (++index[axis] < arg->shape[axis]) break;
-      from -= arg->strides[axis] * arg->shape[axis] * (int64_t)item;
-      index[axis] = 0;
-    }
-  }
-}
-
 static void let_owner_go(const nvm_arg *arg) {
   if (arg->release) arg->release(arg->owner);
 }
@@ -477,11 +454,11 @@ static nvm_status make_tensor(converter *c, size_t i, int *out_taken, nvm_tensor
   NVM_TRY(nvm_tensor_create(heap, 0, dtype, arg->rank, arg->shape, out_tensor));
   if (bytes == 0) return NVM_OK;
   heap->copied_bytes += bytes;
-  if (compact)
-    memcpy((*out_tensor)->data, arg->data, bytes);
-  else
-    copy_strided(arg, item, (*out_tensor)->data);
-  return NVM_OK;
+  const nvm_status status = compact ? nvm_copy(heap, (*out_tensor)->data, arg->data, bytes)
+                                    : nvm_copy_strided(heap, (*out_tensor)->data, arg->data, item,
+                                                       arg->rank, arg->shape, arg->strides);
+  if (NVM_UNLIKELY(status != NVM_OK)) nvm_release(heap, &(*out_tensor)->header);
+  return status;
 }
 
 /* Nearest float16, ties to even; overflow gives infinity. */

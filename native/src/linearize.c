@@ -192,7 +192,9 @@ static nvm_status copy_field(walk *w, const node *at, uint32_t field, nvm_tensor
              (tensor->device == 0 || heap->pools[tensor->device].device->vtable->host_accessible);
   for (uint32_t i = 0; fits && i < tensor->rank; i++) fits = tensor->dims[i] == table->dims[i + 1];
   if (NVM_UNLIKELY(!fits)) return wrong_field(w, ctor, field, tensor);
-  if (tensor->bytes) memcpy(table->data + at->place * tensor->bytes, tensor->data, tensor->bytes);
+  if (tensor->bytes)
+    NVM_TRY(nvm_copy(w->vm->heap, table->data + at->place * tensor->bytes, tensor->data,
+                     tensor->bytes));
   w->vm->heap->copied_bytes += tensor->bytes;
   return charge(w->vm, (int64_t)(tensor->bytes >> 6));
 }

@@ -103,14 +103,58 @@ nvm_status nvm_tensor_scalar(nvm_heap *heap, uint32_t dtype, int64_t value,
   return NVM_OK;
 }
 
-/* To a device, in pieces of some ms each, with a poll between them. */
+/* What is copied between two polls: some ms. */
+#ifdef NVM_TEST
+#define COPY_PIECE ((size_t)64)
+#else
+#define COPY_PIECE ((size_t)32 << 20)
+#endif
+
+nvm_status nvm_copy(nvm_heap *heap, char *to, const char *from, size_t bytes) {
+  for (; NVM_UNLIKELY(bytes > COPY_PIECE); to += COPY_PIECE, from += COPY_PIECE) {
+    memcpy(to, from, COPY_PIECE);
+    bytes -= COPY_PIECE;
+    if (heap->poll) NVM_TRY(heap->poll(heap->vm));
+  }
+  memcpy(to, from, bytes);
+  return NVM_OK;
+}
+
+nvm_status nvm_copy_strided(nvm_heap *heap, char *to, const char *from, size_t item, uint32_t rank,
+                            const int64_t *shape, const int64_t *strides) {
+  const int64_t piece = COPY_PIECE >> 6; /* elements: each may be in a page of its own */
+  int64_t index[NVM_MAX_RANK] = {0}, left = piece;
+  const uint32_t last = rank - 1;
+  for (;;) {
+    const char *element = from;
+    for (int64_t rest = shape[last]; rest > 0;) {
+      const int64_t n = rest < left ? rest : left;
+      for (int64_t k = 0; k < n; k++) {
+        memcpy(to, element, item);
+        to += item;
+        element += strides[last] * (int64_t)item;
+      }
+      rest -= n;
+      left -= n;
+      if (left > 0) continue;
+      if (heap->poll) NVM_TRY(heap->poll(heap->vm));
+      left = piece;
+    }
+    uint32_t axis = last;
+    for (;;) {
+      if (axis-- == 0) return NVM_OK;
+      from += strides[axis] * (int64_t)item;
+      if (++index[axis] < shape[axis]) break;
+      from -= strides[axis] * shape[axis] * (int64_t)item;
+      index[axis] = 0;
+    }
+  }
+}
+
+/* To a device, with polls. */
 static nvm_status copy_from_host(nvm_heap *heap, nvm_device *target, void *memory, size_t at,
                                  const char *from, size_t bytes) {
-#ifdef NVM_TEST
-  const size_t piece = 64;
-#else
-  const size_t piece = (size_t)32 << 20;
-#endif
+  const size_t piece = COPY_PIECE;
   for (; NVM_UNLIKELY(bytes > piece); at += piece, from += piece, bytes -= piece) {
     NVM_TRY(target->vtable->copy_from_host(target, memory, at, from, piece));
     if (heap->poll) NVM_TRY(heap->poll(heap->vm));

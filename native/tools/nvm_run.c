@@ -43,7 +43,7 @@ static const char usage[] =
     "                       names beside itself)\n"
     "      --verify         check the digest of the constants too\n"
     "      --max-instructions N  --max-bytes N  --max-objects N  --max-frames N  --seconds S\n"
-    "                       limits of a run\n"
+    "                       limits of a run; N bytes also bound what binding weights takes\n"
     "      --repeat N       run N times and print the least and the median time\n"
     "      --seed N         of random inputs (0)\n"
     "      --stats          print the VM's counters\n"
@@ -506,6 +506,7 @@ static nvm_program *with_weights(const options *o, nvm_program *program) {
     close(file);
     if (status) failed(NULL);
   }
+  nvm_weights_set_limit(weights, o->vm.limits.bytes);
   if (nvm_program_bind(program, weights, o->flags & NVM_LOAD_VERIFY_FULL, &bound)) failed(NULL);
   nvm_weights_release(weights);
   nvm_program_release(program);

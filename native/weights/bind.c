@@ -212,9 +212,37 @@ typedef struct binder {
   nvm_program *program; /* under construction */
   nvm_weights *weights;
   nvm_tensor **constants;
-  uint8_t **copies;   /* by weight: private copies that digests were checked of, or NULL */
-  int verify, points; /* points: a constant points into the weights or the copies */
+  uint8_t **copies;     /* by weight: private copies that digests were checked of, or NULL */
+  int verify, points;   /* points: a constant points into the weights or the copies */
+  uint64_t limit, used; /* bytes that may be allocated and that were */
 } binder;
+
+enum { GROWTH = 16 };
+#define SLACK ((uint64_t)16 << 20)
+
+/* What binding may allocate: linear in the weights, whatever the program asks for. */
+static uint64_t limit_of(const nvm_weights *weights) {
+  uint64_t bytes = 0;
+  if (weights->max_bytes != 0) return weights->max_bytes;
+  for (uint32_t i = 0; i < weights->count; i++) {
+    if (weights->entries[i].size > NVM_MAX_BLOCK - bytes) return UINT64_MAX; /* no such memory */
+    bytes += weights->entries[i].size;
+  }
+  return GROWTH * bytes + SLACK;
+}
+
+/* Memory for a constant or a copy of a weight. */
+static nvm_status take(binder *b, nvm_arena *arena, size_t size, void **out_memory) {
+  if (size > b->limit - b->used) {
+    return nvm_fail(
+        NVM_MEMORY_LIMIT,
+        "the program's layouts of its weights take more than %llu bytes, which is %s",
+        (unsigned long long)b->limit,
+        b->weights->max_bytes != 0 ? "the limit" : "16 times what the weights themselves do");
+  }
+  b->used += size;
+  return nvm_arena_alloc(arena, size, 64, out_memory);
+}
 
 /* The bytes of a weight: private and checked if that is asked for. */
 static nvm_status weight_bytes(binder *b, uint32_t index, const nvm_weight_entry *entry,
@@ -227,7 +255,7 @@ static nvm_status weight_bytes(binder *b, uint32_t index, const nvm_weight_entry
     if (entry->is_private) {
       copy = (uint8_t *)(uintptr_t)entry->data;
     } else {
-      NVM_TRY(nvm_arena_alloc(b->program->copies, wanted->size, 64, &copy));
+      NVM_TRY(take(b, b->program->copies, wanted->size, &copy));
       if (wanted->size > 0) memcpy(copy, entry->data, wanted->size);
     }
     uint8_t digest[32];
@@ -274,7 +302,7 @@ static nvm_status bind_constant(binder *b, uint32_t index) {
     tensor->data = (char *)place; /* NVM_FLAG_READONLY guards it */
     b->points = 1;
   } else {
-    NVM_TRY(nvm_arena_alloc(p->arena, old->bytes, 64, &memory));
+    NVM_TRY(take(b, p->arena, old->bytes, &memory));
     NVM_TRY(lay_out(&s, late, old, wanted->name, memory));
     tensor->data = memory;
   }
@@ -325,7 +353,7 @@ NVM_EXPORT nvm_status nvm_program_bind(nvm_program *program, nvm_weights *weight
   bound->flags |= flags & NVM_LOAD_VERIFY_FULL;
   nvm_program_retain(program);
   nvm_weights_retain(weights);
-  binder b = {.program = bound, .weights = weights};
+  binder b = {.program = bound, .weights = weights, .limit = limit_of(weights)};
   b.verify = (bound->flags & NVM_LOAD_VERIFY_FULL) != 0;
   nvm_status status = nvm_arena_create(&bound->arena);
   if (status == NVM_OK) status = nvm_arena_create(&bound->copies);

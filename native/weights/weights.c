@@ -108,6 +108,10 @@ NVM_EXPORT nvm_status nvm_weights_add(nvm_weights *weights, const char *name, in
   return nvm_ok();
 }
 
+NVM_EXPORT void nvm_weights_set_limit(nvm_weights *weights, uint64_t max_bytes) {
+  weights->max_bytes = max_bytes;
+}
+
 NVM_EXPORT uint32_t nvm_weights_count(const nvm_weights *weights) { return weights->count; }
 
 NVM_EXPORT nvm_status nvm_weights_get(const nvm_weights *weights, uint32_t index,

@@ -23,6 +23,7 @@ struct nvm_weights {
   nvm_arena *arena;          /* names, dims, copied bytes */
   nvm_weight_entry *entries; /* in the order of their names: looking one up changes nothing */
   uint32_t count, room;
+  uint64_t max_bytes; /* see nvm_weights_set_limit */
   void *mapping;
   size_t mapping_size;
 };

@@ -290,7 +290,11 @@ class Executable:
         return bool(lib.nvm_program_is_bound(self.handle))
 
     def bind(
-        self, weights: Weights, strict: bool = True, verify: Literal["full"] | None = None
+        self,
+        weights: Weights,
+        strict: bool = True,
+        verify: Literal["full"] | None = None,
+        max_bytes: int | None = None,
     ) -> Executable:
         """This program with weights: another Executable, which shares all the rest; this one stays as it was, so that
         it may be bound to several sets.
@@ -300,10 +304,14 @@ class Executable:
         strict   False: weights that the program does not want are left aside
         verify   "full": check digests where the file names them, of a private copy. So it is always for what load()
                  verified in full or by a signature.
+        max_bytes  the most memory that may be taken, at least 1. None: 16 times what the weights take, and 16 MiB
 
-        Raises WeightsMismatch, which lists all that is missing, extra or different; InvalidWeights, FileError.
+        Raises WeightsMismatch, which lists all that is missing, extra or different; InvalidWeights, FileError,
+        MemoryLimit.
         """
-        return Executable(bind(self.handle, weights, _bind_flags(strict, verify)))
+        if max_bytes is not None and not 1 <= max_bytes < 2**64:
+            raise ValueError(f"max_bytes is {max_bytes}, expected 1 to 2**64 - 1")
+        return Executable(bind(self.handle, weights, _bind_flags(strict, verify), max_bytes or 0))
 
     # --- out again ---
 

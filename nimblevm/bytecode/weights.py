@@ -58,14 +58,15 @@ def wanted(program: Any) -> tuple[WeightInfo, ...]:
     return tuple(out)
 
 
-def bind(program: Any, weights: Weights, flags: int) -> Any:
-    """A new nvm_program (owned by the caller) with its weights; flags as nvm_program_bind takes them.
+def bind(program: Any, weights: Weights, flags: int, max_bytes: int = 0) -> Any:
+    """A new nvm_program (owned by the caller) with its weights; flags as nvm_program_bind takes them, max_bytes as
+    nvm_weights_set_limit does.
 
-    Raises InvalidWeights, WeightsMismatch, FileError, OutOfMemory.
+    Raises InvalidWeights, WeightsMismatch, FileError, OutOfMemory, MemoryLimit.
     """
     if isinstance(weights, Mapping):
         with _from_arrays(weights) as handle:
-            return _bound(program, handle, flags)
+            return _bound(program, handle, flags, max_bytes)
     if not isinstance(weights, (str, os.PathLike)):
         raise TypeError(
             f"weights are a path of a .safetensors or .npz file or a mapping of names to arrays, "
@@ -74,7 +75,7 @@ def bind(program: Any, weights: Weights, flags: int) -> Any:
     path = os.fspath(weights)
     try:
         with open(path, "rb") as file:
-            return _bound_to_file(program, file, path, flags)
+            return _bound_to_file(program, file, path, flags, max_bytes)
     except OSError as error:
         if isinstance(error, FileError):
             raise
@@ -90,14 +91,14 @@ def bind_below(program: Any, folder: str, name: str, flags: int) -> Any:
         return _bound_to_file(program, file, path, flags)
 
 
-def _bound_to_file(program: Any, file: BinaryIO, path: str, flags: int) -> Any:
+def _bound_to_file(program: Any, file: BinaryIO, path: str, flags: int, max_bytes: int = 0) -> Any:
     if os.pread(file.fileno(), 4, 0) in (b"PK\3\4", b"PK\5\6"):
         with _from_arrays(_read_npz(file, path)) as handle:
-            return _bound(program, handle, flags)
+            return _bound(program, handle, flags, max_bytes)
     out = ffi.new("nvm_weights **")
     check(lib.nvm_weights_read(file.fileno(), os.fsencode(path), flags, out))
     with _owned(out[0]) as handle:
-        return _bound(program, handle, flags)
+        return _bound(program, handle, flags, max_bytes)
 
 
 def read_weights(path: str | os.PathLike[str]) -> dict[str, np.ndarray[Any, Any]]:
@@ -184,8 +185,9 @@ def _array(name: object, value: Any) -> np.ndarray[Any, Any]:
     return array
 
 
-def _bound(program: Any, handle: Any, flags: int) -> Any:
+def _bound(program: Any, handle: Any, flags: int, max_bytes: int) -> Any:
     out = ffi.new("nvm_program **")
+    lib.nvm_weights_set_limit(handle, max_bytes)
     try:
         check(lib.nvm_program_bind(program, handle, flags, out))
     except WeightsMismatch as error:

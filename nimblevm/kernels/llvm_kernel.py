@@ -45,6 +45,8 @@ from nimblevm.kernels.schedule import STACK
 
 POLL_TURNS, POLL_TURNS_DEEP, POLL_ELEMENTS = 64, 8, 1 << 16
 """How many turns of an outermost loop pass between two polls: rows of elements, rows of sums, elements."""
+POLL_ROW = 1 << 22
+"""Elements of a row inside other loops between two polls: some ms, so that shorter rows stay one loop."""
 STATUS_OF = {row.exception: row.number for row in STATUSES}
 """Exception -> the status that reports it."""
 
@@ -249,12 +251,13 @@ class KernelText:
         mark = self._node(f'distinct !{{!SELF, !{{!"llvm.loop.mustprogress"}}{extra}}}')
         outermost = len(self.scopes) == 1
         in_chunks = (outermost or last is not None) and not inner and _may_be_long(loop.extent)
+        in_rows = not in_chunks and not inner and self._is_of_rows(loop)
         divided = inner and (outermost or last is not None)
         polls = divided or (inner and self._is_of_blocks(loop))
         mask = self._poll_mask(loop.body) if divided else str(POLL_TURNS_DEEP - 1)
         end = extent
-        if in_chunks:
-            first, end = self._open_chunk(first, extent)
+        if in_chunks or in_rows:
+            first, end = self._open_chunk(first, extent, POLL_ELEMENTS if in_chunks else POLL_ROW)
         b.void(f"br label %{name}.pre")
         b.label(f"{name}.pre")
         b.void(f"br label %{name}.head")
@@ -274,7 +277,7 @@ class KernelText:
         b.void(f"%{name}.next = add nuw nsw i64 %{name}.i, 1")
         b.void(f"br label %{name}.head, !llvm.loop {mark}")
         b.label(f"{name}.exit")
-        if in_chunks:
+        if in_chunks or in_rows:
             self._close_chunk(first, end, extent)
         self.group = outer_group
 
@@ -287,6 +290,19 @@ class KernelText:
             return False
         stores = [s for s in all_statements(loop.body) if isinstance(s, Store)]
         return any(s.buffer not in self.stack for s in stores)
+
+    def _is_of_rows(self, loop: For) -> bool:
+        """Whether an innermost loop may be a row of very many elements. Loops that work on tiles are short."""
+        if (isinstance(loop.extent, Const) and loop.extent.value <= POLL_ROW) or loop.masked:
+            return False
+        loads = (
+            v
+            for v in all_values([v for s in loop.body for v in values_of(s)])
+            if isinstance(v, Load)
+        )
+        stores = (s for s in loop.body if isinstance(s, Store))
+        used = {touched.buffer for touched in (*loads, *stores)}
+        return not used & {*self.stack, *self.panels}
 
     def _reads_panels(self, loop: For) -> bool:
         """Whether a loop of a fixed number of turns reads the tile of a PanelProduct."""
@@ -307,7 +323,7 @@ class KernelText:
         )
         return "".join(", " + self._node(wish) for wish in wishes)
 
-    def _open_chunk(self, start: str, extent: str) -> tuple[str, str]:
+    def _open_chunk(self, start: str, extent: str, most: int) -> tuple[str, str]:
         """The turns of a loop without inner loops in pieces, a poll between them: first and last turn of a piece."""
         b = self.lines
         name = b.name("chunk")
@@ -317,10 +333,10 @@ class KernelText:
         b.label(name)
         first = f"%{name}.first"
         b.void(f"{first} = phi i64 [ {start}, %{name}.pre ], [ %{name}.last, %{name}.next ]")
-        # extent - first can't overflow, first + POLL_ELEMENTS could.
+        # extent - first can't overflow, first + most could.
         left = b.do(f"sub nsw i64 {extent}, {first}")
-        short = b.do(f"icmp slt i64 {left}, {POLL_ELEMENTS}")
-        turns = b.do(f"select i1 {short}, i64 {left}, i64 {POLL_ELEMENTS}")
+        short = b.do(f"icmp slt i64 {left}, {most}")
+        turns = b.do(f"select i1 {short}, i64 {left}, i64 {most}")
         b.void(f"%{name}.last = add nsw i64 {first}, {turns}")
         return first, f"%{name}.last"
 

@@ -515,6 +515,28 @@ def test_layouts_of_no_sense(constant: str, message: str) -> None:
         nvm.load(data)
 
 
+def many_layouts(count: int) -> nvm.Executable:
+    """A program that wants a weight of 256 KiB in `count` layouts 16 times as large."""
+    constants = "".join(
+        f'.const float32 [1048576] of "w" [{base}, 1, 1048576, 0, 0]\n' for base in range(count)
+    )
+    head = '.type Tensor[(1048576), float32]\n.weight "w" float32 [65536] ""\n'
+    return nvm.load(serialize(assemble(head + constants + LATE_ASM)))
+
+
+def test_layouts_are_bounded_by_the_weights() -> None:
+    """A hostile header asks for one weight again and again: 16 times the weights and 16 MiB are the most."""
+    w = {"w": np.zeros(65536, np.float32)}
+    assert many_layouts(5).bind(w).is_bound
+    with pytest.raises(nvm.errors.MemoryLimit, match="more than 20971520 bytes, which is 16 times"):
+        many_layouts(6).bind(w)
+    assert many_layouts(6).bind(w, max_bytes=24 << 20).is_bound
+    with pytest.raises(nvm.errors.MemoryLimit, match="more than 1000 bytes, which is the limit"):
+        many_layouts(1).bind(w, max_bytes=1000)
+    with pytest.raises(ValueError, match="max_bytes is 0"):
+        many_layouts(1).bind(w, max_bytes=0)
+
+
 @pytest.mark.parametrize(
     "layout",
     [

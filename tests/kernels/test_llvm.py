@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nimblevm.errors import Cancelled, CompileError, DivisionByZero, IndexOutOfRange, NimbleWarning
-from nimblevm.kernels import link, llvm, targets
+from nimblevm.kernels import link, llvm, llvm_kernel, targets
 from nimblevm.kernels.loop_ir import Kernel
 from nimblevm.kernels.loop_ir_eval import evaluate_math
 from nimblevm.kernels.lower import lower_primitive
@@ -216,6 +216,36 @@ def test_long_loops_ask_whether_to_go_on() -> None:
     with pytest.raises(Cancelled):
         run(text, *args)
     assert native.polls == []
+
+
+ROWS = {
+    "broadcast": "def @main(%x: Tensor[(?m, ?n), float32], %y: Tensor[(?n), float32]) { %x + %y }",
+    "sum": "def @main(%x: Tensor[(?m, ?n), float32]) { sum(%x, axis=[1]) }",
+    "softmax": "def @main(%x: Tensor[(?m, ?n), float32]) { nn.softmax(%x) }",
+    "cumsum": "def @main(%x: Tensor[(?m, ?n), float32]) { cumsum(%x, axis=1) }",
+    "transpose": "def @main(%x: Tensor[(?m, ?n), float32]) { transpose(%x) }",
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_long_rows_ask_in_the_middle(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One row between two polls is what a Ctrl-C waits for at most."""
+    for most in ("POLL_ROW", "POLL_ELEMENTS"):
+        monkeypatch.setattr(llvm_kernel, most, 100)
+    text = ROWS[name]
+    shape = (2000, 2) if name == "transpose" else (2, 2000)
+    args = [floats(*shape), *([floats(2000)] if name == "broadcast" else [])]
+    native.polled[0] = 0
+    expected = run(text, *args)
+    assert native.polled[0] >= 2 * 19, "20 pieces a row"
+    native.polls[:] = [
+        native.STOP,
+        *([0] * 25),
+    ]  # the last one is given first: stop in the second row
+    with pytest.raises(Cancelled):
+        run(text, *args)
+    assert native.polls == []
+    np.testing.assert_array_equal(run(text, *args), expected)
 
 
 def test_equal_input_gives_equal_bytes_and_needs_nothing() -> None:

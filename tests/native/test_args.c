@@ -60,6 +60,30 @@ static void test_strides(uint32_t vector) {
   nvm_result_free(result);
 }
 
+/* A copy asks in its middle whether to go on: with its time over before it starts, a run whose code
+ * is too short for a check ends there. */
+static void test_copies_ask(uint32_t vector) {
+  enum { N = 1 << 20, BYTES = 40 << 20 };
+  char *memory = calloc(1, BYTES);
+  int64_t shape[] = {N}, few[] = {3}, strides[] = {2}, large[] = {BYTES / 4 - 1};
+  const nvm_limits none = {0}, over = {.nanoseconds = 1};
+  nvm_arg strided = vector_arg((float *)(void *)memory, shape), small = strided, odd = strided;
+  strided.strides = small.strides = strides;
+  small.shape = few;
+  odd.data = memory + 1; /* compact, but to be copied */
+  odd.shape = large;
+  CHECK_STATUS(nvm_vm_set_limits(vm, &over), NVM_OK);
+#ifndef NVM_TEST
+  expect(vector, &small, 1, NVM_OK, NULL);
+#endif
+  expect(vector, &strided, 1, NVM_TIME_LIMIT, "longer than its limit");
+  expect(vector, &odd, 1, NVM_TIME_LIMIT, "longer than its limit");
+  CHECK_STATUS(nvm_vm_set_limits(vm, &none), NVM_OK);
+  expect(vector, &strided, 1, NVM_OK, NULL);
+  expect(vector, &odd, 1, NVM_OK, NULL);
+  free(memory);
+}
+
 static void test_numbers(uint32_t number, uint32_t flag, uint32_t half, uint32_t unboxed) {
   nvm_arg arg = int_arg(5);
   expect(number, &arg, 1, NVM_OK, NULL);
@@ -292,6 +316,7 @@ int main(void) {
   vm = new_vm(NULL);
   test_tensors(vector, two);
   test_strides(vector);
+  test_copies_ask(vector);
   test_numbers(number, flag, half, unboxed);
   test_half(half);
   test_adts(lists, pairs);

@@ -21,6 +21,7 @@ INSTALLED = {
     "include/nimblevm/generated/nvm_dtype.h",
     "include/nimblevm/generated/nvm_status.h",
     "include/nimblevm/nvm_api.h",
+    "include/nimblevm/nvm_kernel.h",
     "lib/cmake/NimbleVM/NimbleVMConfig.cmake",
     "lib/cmake/NimbleVM/NimbleVMConfigVersion.cmake",
     "lib/libnimblevm.a",

@@ -1,4 +1,4 @@
-"""Saved models while allocations fail, and eight threads of them under faults (fail_models.c, soak.c)."""
+"""Saved models while allocations fail, under faults and in threads (fail_models.c, soak.c, bind_threads.c)."""
 
 from __future__ import annotations
 
@@ -47,3 +47,9 @@ def test_every_allocation_fails_once(tmp_path: Path) -> None:
 def test_soak(files: str) -> None:
     """Twenty seconds; `make soak` takes ten minutes."""
     print(_make("soak", files, "SECONDS=20", NVM_TEST="1"))
+
+
+def test_threads_bind_one_set_of_weights(tmp_path: Path) -> None:
+    """Under TSan: the set is looked up, copied from and kept alive by several threads at once."""
+    models.save_for_failures(tmp_path)
+    _make("bind", f"{tmp_path}/late.nvm {tmp_path}/late.safetensors", NVM_SANITIZE="thread")
