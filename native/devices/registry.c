@@ -11,6 +11,7 @@
   X(cpu)            \
   X(null)           \
   X(simulated)      \
+  X(cuda)           \
   X(opencl)         \
   X(vta)
 

@@ -725,6 +725,11 @@ typedef struct nvm_null_record {
 /* What all devices of the backend "null" recorded since the process started. */
 void nvm_null_record_get(nvm_null_record *out_record);
 
+/* Where the backend "cuda" finds the driver: a path or name for dlopen, by default "libcuda.so.1".
+ * For installations that the loader does not know, and tests; an environment variable would let
+ * others choose what a process loads. Errors: INVALID_INPUT, also once another one is in use. */
+nvm_status nvm_cuda_driver_set(const char *path);
+
 /* --- VTA, simulated (docs/vta.md) --- */
 
 /* The hardware: blocks of batch x block_in inputs and block_out x block_in weights, the bytes of

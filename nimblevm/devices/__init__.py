@@ -1,6 +1,6 @@
-"""Devices: which this build has (`available()`), and what is special about each (`devices.cpu`, `null`, `vta`)."""
+"""Devices: which this build has (`available()`), and what is special about some (`devices.cpu`, `devices.cuda` ...)."""
 
-from nimblevm.devices import cpu, null, vta
+from nimblevm.devices import cpu, cuda, null, vta
 from nimblevm.devices.device import Backend, Device, available, backends
 
-__all__ = ["Backend", "Device", "available", "backends", "cpu", "null", "vta"]
+__all__ = ["Backend", "Device", "available", "backends", "cpu", "cuda", "null", "vta"]

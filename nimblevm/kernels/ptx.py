@@ -1,7 +1,7 @@
 """Launches of grids -> PTX, for every NVIDIA GPU since Volta: LLVM IR by the code that writes it for CPUs, then LLVM's
 NVPTX target.
 
-    bytes = generate([(index, kernel), ...])        # payload of a section "cuda:sm_70" (device_code.py)
+    bytes = generate([(index, kernel), ...])        # payload of a section "cuda" (device_code.py)
 
 An entry's parameters are those of device_code.py: a global pointer an operand, the fault record if it can fail, sizes.
 Ids come from special registers, arrays of a group lie in shared memory (static, at most 48 KiB), those of a thread in

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import shutil
 import subprocess
@@ -49,12 +50,9 @@ class State(ctypes.Structure):
 @cache
 def folder() -> Path:
     """Where the driver and translated modules lie, until the process ends."""
-    keep = tempfile.TemporaryDirectory(prefix="fake-cuda-")
-    _KEPT.append(keep)
-    return Path(keep.name)
-
-
-_KEPT: list[tempfile.TemporaryDirectory[str]] = []
+    found = tempfile.mkdtemp(prefix="fake-cuda-")
+    atexit.register(shutil.rmtree, found, ignore_errors=True)
+    return Path(found)
 
 
 @cache
@@ -128,6 +126,10 @@ class Driver:
 
     def reset(self) -> None:
         self.library.fake_cuda_reset()
+
+    def forget(self) -> None:
+        """What is alive, after a test in which giving it back failed."""
+        self.library.fake_cuda_forget()
 
     def state(self) -> State:
         found = State()

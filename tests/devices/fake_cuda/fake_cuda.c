@@ -152,12 +152,28 @@ static cu_context current(const char *function) {
 
 EXPORT void fake_cuda_reset(void) {
   pthread_mutex_lock(&lock);
-  memset(&counts, 0, sizeof counts);
+  counts = (fake_cuda_state){.live_pinned = counts.live_pinned,
+                             .modules = counts.modules,
+                             .streams = counts.streams,
+                             .queued = counts.queued};
   violations[0] = trace[0] = failure_function[0] = 0;
   failure_at = sticky = async_error = 0;
   memory_limit = (int64_t)1 << 34;
   capability[0] = 7, capability[1] = 0;
   devices = 2, pools = 1;
+  pthread_mutex_unlock(&lock);
+}
+EXPORT void fake_cuda_forget(void) {
+  pthread_mutex_lock(&lock);
+  for (cu_stream stream = streams; stream; stream = stream->next) {
+    stream->magic = 0;
+    stream->first = NULL;
+  }
+  streams = NULL, all_pinned = NULL;
+  fake_memory_forget();
+  memset(contexts, 0, sizeof contexts);
+  memset(&counts, 0, sizeof counts);
+  n_pushed = 0;
   pthread_mutex_unlock(&lock);
 }
 EXPORT void fake_cuda_state_get(fake_cuda_state *out) {

@@ -22,6 +22,8 @@ typedef struct fake_cuda_state {
 
 /* Forget failures, counts and sticky errors; what is alive stays alive. */
 void fake_cuda_reset(void);
+/* Forget all that is alive, after a test in which giving it back failed. */
+void fake_cuda_forget(void);
 void fake_cuda_state_get(fake_cuda_state *out_state);
 /* The violations and the calls since the reset, a line each (the first 64 KiB). */
 const char *fake_cuda_violations(void);

@@ -81,6 +81,10 @@ int fake_memory_free(uint64_t address) {
   return 1;
 }
 
+void fake_memory_forget(void) {
+  while (n_blocks) (void)fake_memory_free(blocks[0].address);
+}
+
 const fake_block *fake_memory_block(uint64_t address, size_t size) {
   const size_t place = place_of(address);
   if (place == n_blocks) return NULL;

@@ -15,6 +15,7 @@ typedef struct fake_block {
 uint64_t fake_memory_alloc(size_t size, int64_t limit);
 /* 0: no live block begins there. */
 int fake_memory_free(uint64_t address);
+void fake_memory_forget(void);
 /* The live block that holds these bytes, or NULL. */
 const fake_block *fake_memory_block(uint64_t address, size_t size);
 void *fake_memory_find(uint64_t address, size_t size);
