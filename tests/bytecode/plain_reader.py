@@ -304,10 +304,11 @@ def _code(file: File) -> None:
             continue
         assert list(code) == ["source", "kernels"]
         for index, launches in code["kernels"].items():
-            for _entry, grid, block, operands, _shared, can_fail in launches:
+            for _entry, grid, block, operands, dims, _shared, can_fail in launches:
                 assert (len(grid), len(block)) == (3, 3)
                 assert can_fail in (0, 1)
                 assert set(operands) <= set(range(len(kernels[index]["operands"])))
+                assert list(dims) == sorted(set(dims))
         file.device_code[target] = code
     assert all(
         k["kind"] != 2 or any(i in e for e in file.external.values()) for i, k in enumerate(kernels)

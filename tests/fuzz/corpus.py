@@ -18,6 +18,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgpack
+
 import nimblevm as nvm
 from nimblevm.bench.workloads import lstm, treelstm
 from nimblevm.bytecode.assembler import assemble
@@ -152,6 +154,7 @@ def edges() -> dict[str, bytes]:
         "too long": seal(header, FIXED_HEADER_SIZE + len(longer)) + longer,
         **{f"late {number}": data for number, data in enumerate(late)},
         **{f"weights {number}": data for number, data in enumerate(weights())},
+        **{f"device code {number}": data for number, data in enumerate(device_code())},
     }
 
 
@@ -203,6 +206,15 @@ def weights() -> list[bytes]:
         struct.pack("<Q", len(t)) + t.encode() + bytes(26 if "BF16" in t else 24) for t in texts
     ]
     return [*files, files[0][:40], struct.pack("<Q", 1 << 60) + b"{}"]
+
+
+def device_code() -> list[bytes]:
+    """Sections of device code by themselves, with several kernels, launches and operations in grids, cut."""
+    grid = [[1, 0], [0, 2, 1, 1, 7], [1, 0, 0, 63, 2, 0, 64, 5, 1, 3, 4, 0, 9, 8, 0, 2, 6, 0, 1, 3]]
+    launch = ["k0_0", grid, [256, 1, 1], [0, 2, 5], [0, 3, 41], 4096, 1]
+    other = ["k0_1", [[0, 1]] * 3, [16, 16, 2], [], [], 0, 0]
+    whole = msgpack.packb({"source": b"text", "kernels": {0: [launch, other], 7: [other], 300: []}})
+    return [whole, msgpack.packb({"source": b"", "kernels": {}}), whole[:60]]
 
 
 def packed() -> list[bytes]:

@@ -8,6 +8,7 @@
 
 #include "arguments.h"
 #include "call.h"
+#include "device_code.h"
 #include "generated/nvm_dtype.h"
 #include "nvm_api.h"
 #include "program.h"
@@ -349,6 +350,29 @@ static void bind(session *s) {
 }
 
 /* A safetensors file: what it says it has must be there. */
+/* A section of device code by itself, and its launches for a kernel that has anything. */
+static void read_device_code(const uint8_t *data, size_t size) {
+  nvm_arena *arena = NULL;
+  nvm_device_code code;
+  if (nvm_arena_create(&arena) != NVM_OK) return;
+  const nvm_status status = nvm_device_code_read(data, size, arena, &code);
+  REQUIRE(status == NVM_OK || status == NVM_INVALID_EXECUTABLE);
+  const nvm_signature any = {.n_operands = NVM_MAX_OPERANDS, .n_dims = 200, .n_pitches = 312};
+  int64_t dims[200];
+  for (int i = 0; i < 200; i++) dims[i] = (int64_t)data[(size_t)i % size] - 3;
+  for (uint32_t k = 0; status == NVM_OK && k < code.n_kernels; k++) {
+    const nvm_device_kernel *kernel = &code.kernels[k];
+    REQUIRE(nvm_device_code_find(&code, kernel->index) == kernel);
+    if (nvm_device_code_check(kernel, "fuzzed", &any) != NVM_OK) continue;
+    for (uint32_t i = 0; i < kernel->n_launches; i++) {
+      uint32_t groups[3];
+      if (nvm_device_grid(&kernel->launches[i], &any, dims, groups) == NVM_OK)
+        REQUIRE((groups[0] == 0) == (groups[1] == 0 || groups[2] == 0));
+    }
+  }
+  nvm_arena_destroy(arena);
+}
+
 static void read_weights(const uint8_t *data, size_t size) {
   nvm_weights *weights = NULL;
   const int fd = file_of(data, size);
@@ -436,6 +460,10 @@ static int64_t nvm_test_fail_allocation(int64_t n) { return 0 * n; }
 void run_one(const uint8_t *data, size_t size, run_one_counts *counts) {
   static arguments room;
   counts->files++;
+  if (size >= 9 && memcmp(data, "\x82\xa6source", 8) == 0) {
+    read_device_code(data, size);
+    return;
+  }
   if (size >= 9 && data[0] != 0x89) {
     read_weights(data, size);
     return;
