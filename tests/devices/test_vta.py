@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -161,3 +163,61 @@ def test_a_program_with_control_flow() -> None:
     )
     for count in (0, 1, 5):
         assert np.array_equal(host.run(count, value).numpy(), device.run(count, value).numpy())
+
+
+def test_limits_end_a_run() -> None:
+    """Time and cancel are looked at between instructions; the VM works on."""
+    generator = np.random.default_rng(4)
+    mod = module(
+        (DimVar("n"), 2048),
+        lambda x: requantized(dense(x, int8(generator, 1024, 2048)), np.zeros(1024), -1),
+    )
+    exe = nvm.compile(mod, device="cpu,vta")
+    small, large = int8(generator, 2, 2048), int8(generator, 2000, 2048)
+    machine = nvm.VirtualMachine(exe, limits=nvm.Limits(seconds=0.05))
+    expected = nvm.VirtualMachine(nvm.compile(mod)).run(small).numpy()
+    with pytest.raises(nvm.errors.TimeLimit):
+        machine.run(large)
+    assert np.array_equal(machine.run(small).numpy(), expected)
+
+
+def test_devices_of_two_threads() -> None:
+    """Each VM has a device of its own; what they did is counted together."""
+    generator = np.random.default_rng(4)
+    mod = module(
+        (DimVar("n"), 64),
+        lambda x: requantized(dense(x, int8(generator, 48, 64)), np.zeros(48), -1),
+    )
+    exe, host = nvm.compile(mod, device="cpu,vta"), nvm.VirtualMachine(nvm.compile(mod))
+    values = [int8(generator, n, 64) for n in (1, 20, 90, 7)]
+    expected = [host.run(value).numpy() for value in values]
+
+    def work(_: int) -> bool:
+        machine = nvm.VirtualMachine(exe)
+        return all(
+            np.array_equal(machine.run(v).numpy(), e)
+            for v, e in zip(values * 5, expected * 5, strict=True)
+        )
+
+    before = vta.stats()
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(4)))
+    assert (vta.stats() - before).runs == 4 * 5 * len(values)
+
+
+def test_one_file_for_two_devices() -> None:
+    """What VTA takes goes to it, what is left to the other device; results are the CPU's."""
+    generator = np.random.default_rng(4)
+    weight = int8(generator, 20, 30)
+
+    def build(x: Expr) -> Expr:
+        y = requantized(dense(x, weight), np.zeros(20), -1)
+        return relay.nn.softmax(relay.cast(y, "float32"))
+
+    mod = module((DimVar("n"), 30), build)
+    value = int8(generator, 6, 30)
+    expected = nvm.VirtualMachine(nvm.compile(mod)).run(value).numpy()
+    exe = nvm.compile(mod, device="cpu,simulated,vta")
+    before = vta.stats()
+    assert np.allclose(nvm.VirtualMachine(exe).run(value).numpy(), expected, rtol=1e-6)
+    assert (vta.stats() - before).runs == 1
