@@ -158,10 +158,18 @@ def _device_names(device: str | Sequence[str] | None) -> tuple[tuple[str, ...], 
     """The backends that run generated kernels, and those that bring their own code."""
     names = device_targets.parse(device)
     known = backends()
-    general = [
-        n for n in names if device_targets.has_generator(n) or (n in known and known[n].host_code)
-    ]
-    return tuple(general), tuple([n for n in names if n not in general])
+    made = device_targets.generators()
+    general = [n for n in names if n in made or (n in known and known[n].host_code)]
+    own = tuple([n for n in names if n not in general])
+    for name in own:
+        try:
+            find_external(name)
+        except CompileError as error:
+            there = ", ".join(sorted({*device_targets.generators(), *known} - {"cpu"}))
+            raise CompileError(
+                f"there is no device {name!r}; devices are {there}; {error}"
+            ) from None
+    return tuple(general), own
 
 
 def _externals(

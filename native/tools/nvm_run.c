@@ -36,7 +36,9 @@ static const char usage[] =
     "                       tensors (DIR/result0.npy, ...)\n"
     "  -l, --list           list functions and data types\n"
     "      --threads N      the most threads that kernels may use (1)\n"
-    "      --device NAME    backend that runs the kernels (cpu)\n"
+    "      --device NAME    backend of those that FILE is for; cpu: the host alone (the first one "
+    "here)\n"
+    "      --fallback       the host stands in for devices that are not here\n"
     "      --no-native      never run machine code of FILE\n"
     "      --weights FILE   .safetensors file of weights that FILE.nvm leaves out (default: the "
     "one it\n"
@@ -98,6 +100,8 @@ static int set_flag(options *o, const char *name) {
     o->quiet = 1;
   else if (!strcmp(name, "--stats"))
     o->stats = 1;
+  else if (!strcmp(name, "--fallback"))
+    o->vm.fallback = 1;
   else if (!strcmp(name, "--no-native"))
     o->flags |= NVM_LOAD_NO_NATIVE;
   else if (!strcmp(name, "--verify"))

@@ -6,7 +6,7 @@ import enum
 import time
 import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -53,6 +53,19 @@ def compile_(
             "sums stay float32, results change a little."
         ),
     ] = Weights.FLOAT32,
+    device: Annotated[
+        str,
+        typer.Option(
+            help="What kernels run on: a backend (opencl, cuda) or several in order of preference, with commas "
+            "between, of which the machine that runs the file takes the first that it has. Default: the host."
+        ),
+    ] = "",
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain-placement", help="Say which kernel went where, and why each copy is made."
+        ),
+    ] = False,
     tuning: Annotated[
         Path | None, typer.Option(help="Record of `nimblevm tune`: how products run best here.")
     ] = None,
@@ -69,6 +82,7 @@ def compile_(
       nimblevm compile model.rly --target x86-64-v3,x86-64-v4,aarch64    for other machines
       nimblevm compile model.rly --params weights.npz --weights bfloat16
       nimblevm compile model.rly --weights-file weights.safetensors
+      nimblevm compile model.rly --device opencl,cuda --explain-placement
     """
     start = time.perf_counter()
     bound = weights_of(params) if params is not None else {}
@@ -79,6 +93,7 @@ def compile_(
     path = output or source.with_suffix(".nvm")
     if path == source:
         raise Mistake(f"{source} would be overwritten: name the executable with -o FILE.nvm")
+    placed: list[Any] = []
     with progress_of(f"compiling {source.name}") as report, warnings.catch_warnings():
         # Code for other machines is meant.
         warnings.filterwarnings("ignore", "machine code not used", nvm.errors.MachineCodeWarning)
@@ -87,10 +102,13 @@ def compile_(
         exe = nvm.compile(
             mod, params={**bound, **late}, target=target, progress=report, weights=weights.value,
             tuning=read_text(tuning) if tuning is not None else None,
-            late_bound=list(late), weights_file=_beside(weights_file, path),
+            late_bound=list(late), weights_file=_beside(weights_file, path), device=device or None,
+            on_placement=placed.append,
         )  # fmt: skip
         exe.save(path)
     took = time.perf_counter() - start
+    if explain:
+        say(str(placed[0]) if placed else "everything is on the host")
     if weights_file is not None and not exe.weights_file:
         say(f"{weights_file} lies outside of the folder of {path}: run it with --weights")
     say(f"wrote {path} ({path.stat().st_size} bytes) in {took:.2f} s")

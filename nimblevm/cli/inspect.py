@@ -101,10 +101,15 @@ def _show_contents(found: Description, every: bool) -> None:
         (s.kind, f"{s.size:,}", s.digest[:16], s.level or s.target, _use(s)) for s in found.sections
     ]
     table(("section", "bytes", "SHA-256", "target", "used here"), sections, right=(1,))
-    facts = [*found.producer.items(), ("devices", ", ".join(found.devices))]
+    facts = [*found.producer.items(), ("devices", _devices(found.devices))]
     facts += [("format", str(found.format_version)), ("bytes", f"{found.size:,}")]
     facts.append(("signed", "yes (run --public-key checks it)" if found.signed else "no"))
     table(("producer", ""), facts)
+
+
+def _devices(table: tuple[str, ...]) -> str:
+    """The host, then for each other device the backends that may serve it."""
+    return "; ".join(" or ".join(names.split(",")) for names in table)
 
 
 def _machine_code(native: bool, targets: tuple[str, ...]) -> str:

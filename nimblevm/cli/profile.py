@@ -62,7 +62,15 @@ def profile(
         Path | None,
         typer.Option(help="Weights that FILE leaves out, as for `nimblevm run`."),
     ] = None,
-    device: Annotated[str, typer.Option(help="Backend that runs the kernels.")] = "cpu",
+    device: Annotated[
+        str,
+        typer.Option(
+            help='Backend of those that FILE is for; "cpu": the host alone. Default: the first one here.'
+        ),
+    ] = "",
+    fallback: Annotated[
+        bool, typer.Option("--fallback", help="The host stands in for devices that are not here.")
+    ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of random inputs.")] = 0,
 ) -> None:
     """Show where the time of a function goes: by kernel, source line and instruction.
@@ -78,7 +86,7 @@ def profile(
     machine = _machine(limits, threads)
     with loaded(file, native, weights, None) as exe:
         named = Inputs(exe, exe.function(function), seed).read(inputs or [])
-        with nvm.VirtualMachine(exe, device=device, threads=threads) as vm:
+        with nvm.VirtualMachine(exe, device or None, threads=threads, fallback=fallback) as vm:
             with progress_of(f"profiling @{function}"):
                 for _ in range(warmup):
                     vm.invoke(function, **named)

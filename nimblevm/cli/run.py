@@ -54,7 +54,15 @@ def run(
     ] = None,
     public_key: PublicKey = None,
     threads: Annotated[int, typer.Option(min=1, help="The most threads that kernels may use.")] = 1,
-    device: Annotated[str, typer.Option(help="Backend that runs the kernels.")] = "cpu",
+    device: Annotated[
+        str,
+        typer.Option(
+            help='Backend of those that FILE is for; "cpu": the host alone. Default: the first one here.'
+        ),
+    ] = "",
+    fallback: Annotated[
+        bool, typer.Option("--fallback", help="The host stands in for devices that are not here.")
+    ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of random inputs.")] = 0,
     profile: Annotated[
         bool, typer.Option("--profile", help="Print which kernels the time went to.")
@@ -88,7 +96,9 @@ def run(
         raise Mistake(f"-o {output}: the name must end in .npz, .npy or .json")
     with loaded(file, native, weights, public_key) as exe, _no_cycle_search():
         named = Inputs(exe, exe.function(function), seed).read(inputs or [])
-        with nvm.VirtualMachine(exe, device=device, threads=threads, profile=profile) as vm:
+        with nvm.VirtualMachine(
+            exe, device or None, threads=threads, profile=profile, fallback=fallback
+        ) as vm:
             start = time.perf_counter()
             with progress_of(f"running @{function}"):
                 result = vm.invoke(function, **named)

@@ -162,6 +162,9 @@ class Placer(FunctionBlocks):
                 self._need(part, inner, reason, span)
         elif isinstance(atom, Var) and labels(self.flow.values[atom]) != want:
             self.needs.setdefault(atom, {}).setdefault(want, (reason, span))
+            if (atom, want) not in self.copies:
+                copy = fresh_var(f"{atom.name_hint}_copy", type_of(atom))
+                self.copies[atom, want] = copy
 
     # --- writing ----------------------------------------------------------------------------------
 
@@ -181,8 +184,7 @@ class Placer(FunctionBlocks):
             current = self.renamed.get(var, var)
             have = labels(self.flow.values[var])
             value = self._moved(current, type_of(var), have, want, reason, span)
-            made = self.copies[var, want] = fresh_var(f"{var.name_hint}_copy", type_of(var))
-            self.bindings.append((made, value))
+            self.bindings.append((self.copies[var, want], value))
 
     def _moved(
         self, source: Var, type_: Type, have: Labels, want: Labels, reason: str, span: Span | None

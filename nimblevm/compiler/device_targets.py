@@ -20,16 +20,16 @@ def parse(device: str | Sequence[str] | None) -> tuple[str, ...]:
     """
     if device is None:
         return ()
-    parts = [device] if isinstance(device, str) else list(device)
+    parts = list(device) if isinstance(device, list | tuple) else [device]
     if not all(isinstance(p, str) for p in parts):
         raise TypeError('device must be names such as "opencl,cuda"')
     names = [name.strip() for part in parts for name in part.split(",")]
     return tuple(dict.fromkeys(n for n in names if n not in ("", "cpu")))
 
 
-def has_generator(name: str) -> bool:
-    """Whether the compiler makes device code for a backend."""
-    return name in device_support.DEVICE_CODE
+def generators() -> tuple[str, ...]:
+    """The backends that the compiler makes device code for."""
+    return tuple(device_support.DEVICE_CODE)
 
 
 def make(
@@ -73,4 +73,4 @@ def with_code(builder: KernelBuilder | None, devices: Devices) -> KernelBuilder:
     return build
 
 
-__all__ = ["OnPlacement", "has_generator", "make", "parse", "with_code"]
+__all__ = ["OnPlacement", "generators", "make", "parse", "with_code"]
