@@ -7,8 +7,9 @@
 
 for r < rows <= MAX_ROWS, p < panels <= MAX_PANELS and t < 16; strides count elements, a row of the tile has
 16 * MAX_PANELS elements. The function chooses by rows and panels among loops that keep all their sums in registers,
-written with vectors of 16 elements, which LLVM splits for narrower targets. All kernels of a module share them.
-variants.py says what there is to choose.
+written with vectors of 16 elements, which LLVM splits for narrower targets. Seven rows are 4 and 3, not 6 and 1: one
+row takes as long as three where weights are read from a cache. All kernels of a module share them. variants.py says
+what there is to choose.
 
 `next` is what will be read after w. With many rows there is time to fetch it: one cache line in each turn of the depth
 for three rows and more, so MAX_ROWS rows fetch the share of one panel of float32, the next MAX_ROWS rows that of the
@@ -96,7 +97,9 @@ again:
   %next.now = phi ptr [ %next, %entry ], [ %next.next, %more ]
   %left = phi i64 [ %rows, %entry ], [ %left.next, %more ]
   %few = icmp slt i64 %left, {limit}
-  %most = select i1 %few, i64 %left, i64 {limit}
+  %full = select i1 %few, i64 %left, i64 {limit}
+  %single = icmp eq i64 %left, {limit + 1}
+  %most = select i1 %single, i64 {limit // 2 + 1}, i64 %full
   switch i64 %most, label %done [ {" ".join(cases)} ]
 {"".join(blocks)}
 more:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nimblevm.kernels import llvm
-from nimblevm.kernels.loop_ir import Binary, Const, For, PanelProduct, Value
+from nimblevm.kernels.loop_ir import Binary, Const, DimRef, For, PanelProduct, Value
 from nimblevm.kernels.lower import LoweredKernel, lower_primitive
 from nimblevm.kernels.rewrite import all_statements
 from nimblevm.kernels.schedule import schedule
@@ -79,12 +79,49 @@ def _evaluate(value: Value, at: dict[Value, int]) -> int:
             a, b = _evaluate(lhs, at), _evaluate(rhs, at)
             return {
                 "add": a + b,
+                "sub": a - b,
                 "mul": a * b,
+                "min": min(a, b),
+                "max": max(a, b),
                 "floordiv": a // max(b, 1),
                 "floormod": a % max(b, 1),
             }[op]
+        case DimRef():
+            return at[_ROWS]
         case _:
             return at[value]
+
+
+_ROWS = DimRef("int64", 0)
+"""Stands for the number of rows in `_evaluate`."""
+
+
+def _blocks_of(tile: str) -> tuple[For, PanelProduct]:
+    """The loop over blocks of rows of a kernel with one product or several, and its first product."""
+    text = _dense("?m", 40, 150)
+    if tile == "several":
+        two = " + ".join(
+            f'nn.contrib_dense_pack(%x, %{w}, weight_layout="NC16n", units=32)' for w in "uv"
+        )
+        weights = ", ".join(f"%{w}: Tensor[(2, 40, 16), float32]" for w in "uv")
+        text = f"def @main(%x: Tensor[(?m, 40), float32], {weights}) {{ {two} }}"
+    body = schedule(lower_primitive(parsed(text)[1]).kernel, ("avx512f",)).body
+    product = next(s for s in all_statements(body) if isinstance(s, PanelProduct))
+    block = next(s for s in all_statements(body) if isinstance(s, For) and s.var.name.endswith("q"))
+    return block, product
+
+
+@pytest.mark.parametrize("tile", ["one", "several"])
+def test_no_block_is_a_single_row(tile: str) -> None:
+    height = 12 if tile == "one" else 6
+    block, product = _blocks_of(tile)
+    for rows in range(100):
+        number = _evaluate(block.extent, {_ROWS: rows})
+        found = [_evaluate(product.rows, {_ROWS: rows, block.var: q}) for q in range(number)]
+        assert sum(found) == rows
+        assert len(found) == -(-rows // height)
+        assert all(1 < r <= height for r in found) or rows == 1
+        assert sum(r < height for r in found) <= (2 if rows % height == 1 else 1)
 
 
 @pytest.mark.parametrize("width", [16, 64])
@@ -103,7 +140,7 @@ def test_what_is_fetched_meanwhile(width: int) -> None:
     for g, following in enumerate((1, 2, 0)):
         found = []
         for q in range(4):
-            at: dict[Value, int] = {group.var: g, block.var: q}
+            at: dict[Value, int] = {group.var: g, block.var: q, _ROWS: 48}
             panel, k, lane = (_evaluate(index, at) for index in indices)
             assert lane == 0
             found.append((panel * depth + k) * width)

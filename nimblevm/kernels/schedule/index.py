@@ -31,6 +31,10 @@ def folded(op: str, lhs: Value, rhs: Value) -> Value:
                 return const(a // b)
             case "floormod":
                 return const(a % b)
+            case "min":
+                return const(min(a, b))
+            case "max":
+                return const(max(a, b))
     if op == "add" and is_zero(lhs):
         return rhs
     if op in ("add", "sub") and is_zero(rhs):

@@ -227,13 +227,13 @@ class Paneler:
             body = self._block(nest, tiles, const(0), const(1), first_panel, here)
         else:
             block = LoopVar(INDEX, rows.var.name + "q")
-            start = Binary(INDEX, "mul", block, const(height))
-            left = folded("sub", rows.extent, start)
-            count = Binary(INDEX, "min", const(height), left)
-            inside = self._block(nest, tiles, start, count, first_panel, here)
             blocks = folded(
                 "floordiv", folded("add", rows.extent, const(height - 1)), const(height)
             )
+            start = _block_start(rows.extent, height, blocks, block)
+            after = _block_start(rows.extent, height, blocks, folded("add", block, const(1)))
+            count = least(height, folded("sub", folded("min", after, rows.extent), start))
+            inside = self._block(nest, tiles, start, count, first_panel, here)
             body = [For(block, blocks, tuple(inside), True)]
         for loop in reversed(nest.loops[:-2]):
             body = [For(loop.var, loop.extent, tuple(body), True)]
@@ -358,6 +358,21 @@ class Paneler:
             replace[nest.rows.var] = folded("add", start, row)
         after = Rewriter(replace.get).block(nest.after)
         return For(lane, const(count), (*sums, *after), True, masked=count < LANES)
+
+
+def _block_start(rows: Value, height: int, blocks: Value, block: Value) -> Value:
+    """The first row of a block: a multiple of `height`. But where a single row would be left, which takes as long as
+    three do, the last block begins half a block earlier.
+    """
+    start = folded("mul", block, const(height))
+    left = folded("floormod", rows, const(height))
+    # 1 if there is one row and several blocks; the last block's number less 1 and later.
+    single = folded("mul", least(1, left), folded("max", folded("sub", const(2), left), const(0)))
+    several = least(1, folded("max", folded("sub", rows, const(1)), const(0)))
+    past = folded("sub", block, folded("sub", blocks, const(2)))
+    last = least(1, folded("max", past, const(0)))
+    shift = folded("mul", folded("mul", single, several), folded("mul", last, const(height // 2)))
+    return folded("sub", start, shift)
 
 
 def _locals(nest: Nest) -> set[Local]:
