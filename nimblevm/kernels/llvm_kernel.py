@@ -301,7 +301,7 @@ class KernelText:
             if isinstance(v, Load)
         )
         stores = (s for s in loop.body if isinstance(s, Store))
-        used = {touched.buffer for touched in (*loads, *stores)}
+        used = {v.buffer for v in loads} | {s.buffer for s in stores}
         return not used & {*self.stack, *self.panels}
 
     def _reads_panels(self, loop: For) -> bool:
