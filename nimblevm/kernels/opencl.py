@@ -43,8 +43,8 @@ from nimblevm.kernels.schedule.grid import Launch, schedule_grid
 from nimblevm.kernels.schedule.launch import locals_of
 
 UNROLL = 4
-"""Loops of at most so many turns over arrays of a thread are unrolled, so that these become registers; compilers take ten
-times as long for the loop over the depth of tiles."""
+"""Loops of at most so many turns over arrays of a thread are unrolled, so that these become registers; for the loop
+over the depth of a tile too, compilers take ten times as long."""
 _CODE = {row.exception: row.number for row in STATUSES}
 
 

@@ -52,6 +52,19 @@ def test_faults_are_reported() -> None:
         made.run(Grid(made.lowered))
 
 
+def test_scatters_keep_to_columns() -> None:
+    text = """def @main(%x: Tensor[(?a, ?b), float32], %i: Tensor[(?c, ?b), int64], %u: Tensor[(?c, ?b), float32]) {
+        scatter_elements(%x, %i, %u, axis=0, reduction="add") }"""
+    args = floats(4, 3), np.array([[0, 1, -1], [0, 1, 2]]), floats(2, 3)
+    made, _ = program(text, *args)
+    _, scatter = schedule_grid(made.lowered.kernel)
+    assert scatter.block[0] == 256
+    check(text, *args)
+    made.arrays[1] = np.array([[0, 1, 2], [3, 4, 2]])
+    with pytest.raises(IndexOutOfRange):
+        made.run(Grid(made.lowered))
+
+
 @pytest.mark.parametrize("n", [0, 1, 127, 300])
 def test_rows_are_shared_by_a_group(n: int) -> None:
     text = "def @main(%x: Tensor[(2, ?n), float32]) { nn.softmax(%x) }"

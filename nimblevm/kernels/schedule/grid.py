@@ -6,6 +6,7 @@ around each part. Each segment is a launch or two:
     products               tiles of outputs (tiles.py); for few rows, which may be known when it is called only, as rows
     rows with sums in them a group a row (together.py)
     other parallel loops   a thread a turn
+    scatter                a thread a column (columns.py)
     anything else          one group, or one thread where a fault may be found: right, and slow
 """
 
@@ -26,6 +27,7 @@ from nimblevm.kernels.loop_ir import (
     Value,
 )
 from nimblevm.kernels.rewrite import Rewriter, all_statements
+from nimblevm.kernels.schedule.columns import columns_of
 from nimblevm.kernels.schedule.index import const, folded
 from nimblevm.kernels.schedule.lanes import lies_along, sums_of
 from nimblevm.kernels.schedule.launch import (
@@ -101,6 +103,10 @@ def _launches(kernel: Kernel, first: int, segment: tuple[Statement, ...]) -> lis
     """The launches of a segment; `first` is the number of the first one."""
     loops, inside = nest(segment)
     name, second = f"{kernel.name}_{first}", f"{kernel.name}_{first + 1}"
+    if not loops:
+        loops, inside = columns_of(kernel, segment)
+        if loops:
+            return [elementwise(kernel, name, loops, inside)]
     if may_fail(replace(kernel, body=segment)):
         return [
             elementwise(kernel, name, loops, inside) if loops else one_thread(kernel, name, segment)
