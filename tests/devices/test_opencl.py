@@ -8,6 +8,7 @@ import msgpack
 import numpy as np
 import pytest
 
+import nimblevm as nvm
 from nimblevm.errors import DeviceError, IndexOutOfRange, InvalidExecutable, Unsupported
 from nimblevm.kernels.device_support import DEVICE_CODE
 from nimblevm.kernels.lower import LoweredKernel
@@ -16,6 +17,7 @@ from tests.kernels.fused import floats
 from tests.kernels.native import Program, agree, program
 
 pytestmark = needs_opencl
+HEAD = '#[version = "0.0.5"]\n'
 GATHER = "def @main(%x: Tensor[(?n), float32], %i: Tensor[(?k), int64]) { gather(%x, %i, axis=0) }"
 DIVIDE = "def @main(%x: Tensor[(?n), int32], %y: Tensor[(?n), int32]) { divide(%x, %y) }"
 
@@ -125,3 +127,37 @@ def test_equal_kernels_give_equal_bytes() -> None:
     _, lowered = made("def @main(%x: Tensor[(?n, 4), float32]) { nn.softmax(%x) }", floats(2, 4))
     kernels = [(0, lowered.kernel)]
     assert DEVICE_CODE["opencl"](kernels) == DEVICE_CODE["opencl"](kernels)
+
+
+def test_a_vm_reports_faults_by_kernel_and_runs_again() -> None:
+    exe = nvm.compile(nvm.relay.parse(HEAD + GATHER), device="opencl")
+    x, good, bad = floats(5), np.array([4, 0]), np.array([4, 5])
+    with nvm.VirtualMachine(exe) as vm:
+        assert str(vm.device) == "opencl:0"
+        assert (vm.run(x, good).numpy() == x[good]).all()
+        with pytest.raises(IndexOutOfRange, match=r"kernel gather\w*, operand 1: index 5 .* size 5"):
+            vm.run(x, bad)
+        assert (vm.run(x, good).numpy() == x[good]).all()
+
+
+def test_a_profile_times_what_the_queue_runs() -> None:
+    text = "def @main(%x: Tensor[(?n, 256), float32], %w: Tensor[(256, 256), float32]) { tanh(nn.dense(%x, %w)) }"
+    exe = nvm.compile(nvm.relay.parse(HEAD + text), device="opencl")
+    args = floats(256, 256), floats(256, 256)
+    with nvm.VirtualMachine(exe) as vm:
+        vm.run(*args)
+    with nvm.VirtualMachine(exe, profile=True) as vm:
+        for _ in range(3):
+            vm.run(*args)
+        profile = vm.profile()
+    # 33 million multiplications: queueing takes some microseconds.
+    assert profile.kernel_seconds / 3 > 1e-3
+
+
+def test_a_missing_device_is_an_error_or_the_host() -> None:
+    exe = nvm.compile(nvm.relay.parse(HEAD + GATHER), device="opencl")
+    with pytest.raises(DeviceError, match="opencl: there is no device 9; 0: "):
+        nvm.VirtualMachine(exe, device="opencl:9")
+    x, i = floats(5), np.array([4, 0])
+    with nvm.VirtualMachine(exe, device="opencl:9", fallback=True) as vm:
+        assert (vm.run(x, i).numpy() == x[i]).all()
