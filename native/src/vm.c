@@ -434,12 +434,13 @@ static nvm_status execute(nvm_vm *vm, uint32_t index, const nvm_arg *args, size_
     const nvm_status late = nvm_vm_sync(vm);
     if (late != NVM_OK) status = late;
   }
-  if (status != NVM_OK) {
-    nvm_frames_report(vm);
-    return status;
-  }
   nvm_object *value = vm->result;
   vm->result = NULL;
+  if (status != NVM_OK) {
+    nvm_frames_report(vm);
+    nvm_release(vm->heap, value); /* it was there before a device had its say */
+    return status;
+  }
   if (function->result_kind) {
     const nvm_type *type = &vm->program->types[function->result_type];
     uint32_t dtype = type->words[0] == 0 ? (uint32_t)type->words[1] : (uint32_t)NVM_DTYPE_INT64;
