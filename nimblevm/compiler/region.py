@@ -106,9 +106,8 @@ def _without_ir(
         for dim in type_.shape:
             if not isinstance(dim, int):
                 number.setdefault(dim, len(number))
-    for node in postorder(plain.body):
-        for var in attr_dims(node):
-            number.setdefault(var, len(number))
+    for var in _attr_dims(plain):
+        number.setdefault(var, len(number))
 
     def axis(dim: Dim) -> Axis:
         return Axis(Const("int64", dim) if isinstance(dim, int) else DimRef("int64", number[dim]))
@@ -138,7 +137,22 @@ def _loop_ir(plain: Function, name: str) -> LoweredKernel | None:
         lowered = lower_primitive(group, name)
     except CompileError:
         return None
-    return lowered if lowered.kernel.buffers else None
+    return _with_dims(lowered, _attr_dims(plain)) if lowered.kernel.buffers else None
+
+
+def _attr_dims(plain: Function) -> list[dims.DimVar]:
+    """What attributes mention: a backend gets their values, whether our loops need them or not."""
+    return [var for node in postorder(plain.body) for var in attr_dims(node)]
+
+
+def _with_dims(lowered: LoweredKernel, more: list[dims.DimVar]) -> LoweredKernel:
+    added = tuple(d for d in dict.fromkeys(more) if d not in lowered.in_dims)
+    names = (*lowered.kernel.dims, *map(repr, added))
+    return dataclasses.replace(
+        lowered,
+        kernel=dataclasses.replace(lowered.kernel, dims=names),
+        in_dims=(*lowered.in_dims, *added),
+    )
 
 
 def _one_group(fused: Function, plain: Function) -> Function | None:
