@@ -105,6 +105,8 @@ static nvm_status ctx_poll(const nvm_kernel_ctx *ctx) {
   return call->host->poll(call->vm, call->kernel->fn ? 0 : NVM_IR_POLL_WORK);
 }
 
+enum { TURNED_PIECES = 16 };
+
 /* Loops that run in pieces: faults of the piece that failed first in order are the caller's. */
 typedef struct region {
   nvm_range_fn fn;
@@ -130,14 +132,33 @@ static nvm_status run_piece(const nvm_kernel_ctx *ctx, void *closure, int64_t be
   return status;
 }
 
+/* On this thread, the last piece first. Those before a piece that failed are run, as in order. */
+static nvm_status run_turned(const nvm_kernel_ctx *ctx, int64_t count, region *r) {
+  const int64_t pieces = count < TURNED_PIECES ? count : TURNED_PIECES;
+  nvm_status found = NVM_OK;
+  for (int64_t k = pieces, end = count; k-- > 0;) {
+    const int64_t begin = count / pieces * k + (k < count % pieces ? k : count % pieces);
+    const nvm_status status = run_piece(ctx, r, begin, end);
+    if (NVM_UNLIKELY(status != NVM_OK)) found = status;
+    end = begin;
+  }
+  return found;
+}
+
+/* A kernel that calls this again and again takes the steps of a loop, which read the same weights:
+ * every other time from the last piece on, so that those of the last megabyte come from the cache.
+ */
 static nvm_status ctx_parallel_for(const nvm_kernel_ctx *ctx, int64_t count, int64_t work,
                                    nvm_range_fn fn, void *closure) {
   nvm_call *call = (nvm_call *)(uintptr_t)ctx;
   if (count <= 0) return NVM_OK;
-  if (call->threads <= 1 || count == 1) return fn(ctx, closure, 0, count);
+  const int turned = call->regions++ & 1, alone = call->threads <= 1;
+  if (count == 1 || (alone && !turned)) return fn(ctx, closure, 0, count);
   region r = {.fn = fn, .closure = closure, .failed = INT64_MAX};
   r.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-  const nvm_status status = nvm_threads_run(call->threads, ctx, count, work, run_piece, &r);
+  const nvm_status status =
+      alone ? run_turned(ctx, count, &r)
+            : nvm_threads_run(call->threads, ctx, count, work, run_piece, &r, turned);
   if (NVM_UNLIKELY(status != NVM_OK)) {
     call->code = r.fault.code;
     call->operand = r.fault.operand;
@@ -334,6 +355,7 @@ nvm_status nvm_call_kernel(nvm_call *call, const nvm_pool *pools, const nvm_kern
     return NVM_OK;
   call->kernel = kernel;
   call->code = NVM_OK;
+  call->regions = 0;
   nvm_device *target = pool->device;
   const uint64_t since = NVM_UNLIKELY(call->profiled) ? nvm_cycles() : 0;
   nvm_status status = target->vtable->launch(target, &call->ctx, fn, code, bufs, dims);

@@ -1,10 +1,10 @@
 /* The pool of worker threads (threads.h).
  *
  * A region of work is cut into pieces; each thread that takes part has a share of consecutive
- * pieces in a slot of its own (a cache line on which its worker spins), takes them in order by
- * compare-and-swap, and then helps the others with what is left of theirs. The same shares in every
- * run of a loop keep what a piece reads in the cache of one core; a thread that the system does not
- * run loses its share to the others.
+ * pieces in a slot of its own (a cache line on which its worker spins), takes them in order, or
+ * from the last one on, by compare-and-swap, and then helps the others with what is left of theirs.
+ * The same shares in every run of a loop keep what a piece reads in the cache of one core; a thread
+ * that the system does not run loses its share to the others.
  */
 #include "threads.h"
 
@@ -41,12 +41,16 @@ typedef struct job {
   void *closure;
   int64_t count;
   uint32_t pieces, slots;
+  int turned;
 } job;
 
-/* state: generation (32 bits), end of the share (16), next piece of it to take (16). Who takes a
- * piece keeps the job alive until it is done, so it may read `job` only then. */
+/* state: generation (31 bits), whether the last piece is taken first (1), end of the share (16),
+ * next piece of it to take (16). Who takes a piece keeps the job alive until it is done, so it may
+ * read `job` only then. */
 #define END(state)  ((uint32_t)((state) >> 16) & 0xFFFFu)
 #define NEXT(state) ((uint32_t)(state) & 0xFFFFu)
+#define TURNED      ((uint_least64_t)1 << 32)
+#define LAST        ((uint_least64_t)1 << 16)
 
 typedef struct slot {
   _Alignas(64) atomic_uint_least64_t state;
@@ -161,9 +165,10 @@ static int64_t part_begin(int64_t count, uint32_t parts, uint32_t k) {
 static int claim(slot *s, uint32_t *out_piece) {
   uint_least64_t state = atomic_load_explicit(&s->state, memory_order_acquire);
   while (NEXT(state) < END(state)) {
-    if (atomic_compare_exchange_weak_explicit(&s->state, &state, state + 1, memory_order_acq_rel,
+    const uint_least64_t left = (state & TURNED) != 0 ? state - LAST : state + 1;
+    if (atomic_compare_exchange_weak_explicit(&s->state, &state, left, memory_order_acq_rel,
                                               memory_order_acquire)) {
-      *out_piece = NEXT(state);
+      *out_piece = (state & TURNED) != 0 ? END(left) : NEXT(state);
       return 1;
     }
   }
@@ -373,7 +378,8 @@ static void wait_for_end(uint32_t pieces, int64_t began, uint32_t ran) {
 }
 
 static void publish(const job *j) {
-  const uint_least64_t generation = (uint_least64_t)++pool.generation << 32;
+  const uint_least64_t generation =
+      (uint_least64_t)++pool.generation << 33 | (j->turned ? TURNED : 0);
   const int cpu = sched_getcpu();
   for (uint32_t k = 0; k < j->slots; ++k) {
     slot *s = &pool.slots[k];
@@ -424,7 +430,7 @@ static int stalled(void) {
 }
 
 nvm_status nvm_threads_run(int32_t threads, const nvm_kernel_ctx *ctx, int64_t count, int64_t work,
-                           nvm_range_fn fn, void *closure) {
+                           nvm_range_fn fn, void *closure, int turned) {
   if (count <= 0) return NVM_OK;
   int64_t pieces = work / PIECE < count ? work / PIECE : count;
   if (threads < 2 || pieces < 2 || stalled() ||
@@ -439,7 +445,7 @@ nvm_status nvm_threads_run(int32_t threads, const nvm_kernel_ctx *ctx, int64_t c
     atomic_flag_clear_explicit(&pool.busy, memory_order_release);
     return fn(ctx, closure, 0, count);
   }
-  job j = {ctx, fn, closure, count, (uint32_t)pieces, slots};
+  job j = {ctx, fn, closure, count, (uint32_t)pieces, slots, turned};
   const nvm_status status = run_parallel(&j);
   atomic_flag_clear_explicit(&pool.busy, memory_order_release);
   return status;

@@ -10,6 +10,7 @@ from nimblevm.errors import CompileError
 from nimblevm.relay.dims import Dim, DimExpr, DimVar
 from nimblevm.relay.ir import Call, Constant, Expr, Function, Let, Tuple, TupleGetItem, Var
 from nimblevm.relay.op.registry import Op
+from nimblevm.relay.steps import StepLoop
 from nimblevm.relay.types import TensorType, Type
 
 LONG = 1 << 10
@@ -62,7 +63,7 @@ def structural_key(function: Function) -> tuple[object, tuple[DimVar, ...]]:
     """A key equal for equal fused functions, and their dim variables in the key's order."""
     numbers = _Numbering()
     index: dict[Expr, int] = {}
-    rows: list[object] = []
+    rows: list[object] = [StepLoop.of(function)]
     for param in function.params:
         index[param] = len(index)
         rows.append(numbers.type(type_of(param)))

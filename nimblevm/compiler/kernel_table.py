@@ -27,6 +27,7 @@ from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim, DimVar
 from nimblevm.relay.ir import Call, Function
 from nimblevm.relay.op.registry import Op
+from nimblevm.relay.steps import ATTRIBUTE as STEPS
 from nimblevm.relay.types import TensorType, substitute
 
 
@@ -145,6 +146,8 @@ class KernelCache:
             if isinstance(n, Call) and isinstance(n.op, Op)
         ]
         name = "_".join(ops[:4]) + (f"_{len(ops)}_ops" if len(ops) > 4 else "") or "copy"
+        if STEPS in function.attrs:
+            name = f"steps_of_{name}"
         name = f"{prefix}{name}"
         self._names[name] = number = self._names.get(name, -1) + 1
         return f"{name}_{number}" if number else name

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from nimblevm.kernels.llvm_kernel import KernelText
 from nimblevm.kernels.llvm_ops import REGISTER, Helpers, Lines, literal
-from nimblevm.kernels.loop_ir import For, Kernel, SetLocal, Value
+from nimblevm.kernels.loop_ir import For, Kernel, Local, SetLocal, Value
 from nimblevm.kernels.schedule import regions
 from nimblevm.kernels.schedule.regions import Region
 from nimblevm.kernels.schedule.work import Work
@@ -37,7 +37,7 @@ class ThreadedText(KernelText):
         return "\n".join([*self.functions, found])
 
     def _for(self, loop: For, *args: object, **named: object) -> None:
-        region = self.regions.get(loop) if len(self.scopes) == 1 else None
+        region = self.regions.get(loop)
         if region is None or args or named:
             super()._for(loop, *args, **named)  # type: ignore[arg-type]
         else:
@@ -46,11 +46,11 @@ class ThreadedText(KernelText):
     # --- the call -------------------------------------------------------------------------------
 
     def _arguments(self, region: Region) -> list[tuple[str, str]]:
-        """(type, register) of what a region gets beside ctx and units; only locals have other names outside."""
+        """(type, register) of what a region gets beside ctx and units; those of `_outside` have other names there."""
         found = [("ptr", f"%b{i}") for i in self.operands]
         found += [("i64", f"%d{i}") for i in range(self.n_dims)]
         found += [("i64", f"%s{i}") for i in self.pitch_of.values()]
-        return found + [(REGISTER[c.dtype], f"%c{n}") for n, c in enumerate(region.carried)]
+        return found + [(REGISTER[v.dtype], f"%c{n}") for n, v in enumerate(_outside(region))]
 
     def _dispatch(self, region: Region) -> None:
         b = self.lines
@@ -58,8 +58,9 @@ class ThreadedText(KernelText):
         self.functions.append("")
         self.functions[-1] = self._region(region, name)
         arguments = self._arguments(region)
-        values = [register for _, register in arguments[: len(arguments) - len(region.carried)]]
-        values += [self._value(local) for local in region.carried]
+        outside = _outside(region)
+        values = [register for _, register in arguments[: len(arguments) - len(outside)]]
+        values += [self._value(value) for value in outside]
         passed = [(type_, value) for (type_, _), value in zip(arguments, values, strict=True)]
         units = self._units(region)[0]
         work = self._work(region.work)
@@ -127,8 +128,12 @@ class ThreadedText(KernelText):
         self.lines = Lines(outer[0].helpers)
         self.scopes, self.temporary, self.locals, self.strides, self.group = [{}], {}, {}, [], None
         self._begin(self.stack & set(region.buffers))
-        for number, local in enumerate(region.carried):
-            self.lines.void(f"store {REGISTER[local.dtype]} %c{number}, ptr {self.locals[local]}")
+        for number, value in enumerate(_outside(region)):
+            if isinstance(value, Local):
+                type_ = REGISTER[value.dtype]
+                self.lines.void(f"store {type_} %c{number}, ptr {self.locals[value]}")
+            else:
+                self.scopes[0][value] = f"%c{number}"
         self._level(region, 0, self._units(region)[1:], "%first", "%last")
         self.lines.void("ret i32 0")
         body = "\n".join(self.lines.text)
@@ -191,6 +196,11 @@ class ThreadedText(KernelText):
             self.temporary = {}
 
         super()._for(loop, begin, end, inside)
+
+
+def _outside(region: Region) -> tuple[Value, ...]:
+    """What a region reads that is set around it: locals, and the turns of the loops around."""
+    return (*region.carried, *region.around)
 
 
 __all__ = ["ThreadedText"]

@@ -41,6 +41,7 @@ from nimblevm.kernels.loop_ir import (
     Store,
     Value,
 )
+from nimblevm.kernels.repeat import repeat
 from nimblevm.kernels.rewrite import Rewriter, all_statements, all_values, values_of
 from nimblevm.kernels.tensor_expr import (
     INDEX,
@@ -52,7 +53,7 @@ from nimblevm.kernels.tensor_expr import (
     Tensors,
     find_compute,
 )
-from nimblevm.relay.dims import Dim, DimExpr
+from nimblevm.relay.dims import Dim, DimExpr, DimVar
 from nimblevm.relay.ir import (
     Call,
     Constant,
@@ -65,6 +66,7 @@ from nimblevm.relay.ir import (
     Var,
 )
 from nimblevm.relay.op.registry import Op
+from nimblevm.relay.steps import StepLoop
 from nimblevm.relay.types import TensorType, TupleType, Type
 
 
@@ -134,7 +136,39 @@ def lower_primitive(
     """
     if calls_c_only(fn):
         return _c_only(fn, name)
-    return _Lowering(fn, name, int_params).run()
+    lowered = _Lowering(fn, name, int_params).run()
+    steps = StepLoop.of(fn)
+    return lowered if steps is None else _repeated(lowered, steps, int_params)
+
+
+def _repeated(step: LoweredKernel, steps: StepLoop, int_params: frozenset[int]) -> LoweredKernel:
+    """The kernel of several steps. Its parameters are tensors, so positions are those of flat parameters."""
+    n_in = len(step.param_types)
+    count = IntParam(steps.count)
+    in_dims = step.in_dims if count in step.in_dims else (*step.in_dims, count)
+    tensors = [p for p in range(n_in + len(int_params)) if p not in int_params]
+    carried = [(tensors.index(p), n_in + result) for p, result in steps.carried]
+    counters = {
+        in_dims.index(IntParam(p)): by for p, by in steps.counters if IntParam(p) in in_dims
+    }
+    collected = [n_in + result for result in steps.collected]
+    kernel = repeat(step.kernel, counters, in_dims.index(count), carried, collected)
+    rows = tuple(
+        TensorType((DimVar("steps"), *t.shape[1:]), t.dtype)
+        for t in (step.out_types[result] for result in steps.collected)
+    )
+    states = tuple(
+        TensorType((2, *t.shape), t.dtype) for t in (step.param_types[s] for s, _ in carried)
+    )
+    return LoweredKernel(
+        kernel,
+        in_dims,
+        step.param_types,
+        (*step.out_types, *rows),
+        (*step.scratch_types, *states),
+        (),
+        step.may_fail,
+    )
 
 
 def _c_only(fn: Function, name: str) -> LoweredKernel:

@@ -37,6 +37,7 @@ from nimblevm.relay.matching import matched
 from nimblevm.relay.op import Op, vm
 from nimblevm.relay.op.concrete import ConcreteContext, concrete_type
 from nimblevm.relay.sharing import Sharing, find_sharing
+from nimblevm.relay.steps import Repetition, StepLoop
 from nimblevm.relay.types import (
     HAS_DIM,
     FuncType,
@@ -530,7 +531,23 @@ class Machine:
     def _call_kernel(self, node: ir.Call, args: tuple[Value, ...]) -> None:
         function, inputs, outputs = args
         self.work.append((Machine._write_outputs, (outputs, node)))
-        self._call(function, inputs, node)
+        steps = StepLoop.of(function.function) if isinstance(function, Closure) else None
+        if steps is None:
+            self._call(function, inputs, node)
+        else:
+            self._next_step((function, Repetition(steps, inputs), node))
+
+    def _next_step(self, task: tuple[Closure, Repetition, ir.Call]) -> None:
+        function, run, node = task
+        if not run.left:
+            self.values.append(run.all())
+            return
+        self.work.append((Machine._end_step, task))
+        self._call(function, run.inputs, node)
+
+    def _end_step(self, task: tuple[Closure, Repetition, ir.Call]) -> None:
+        task[1].take(self.values.pop())
+        self._next_step(task)
 
     def _write_outputs(self, task: tuple[tuple[np.ndarray[Any, Any], ...], ir.Call]) -> None:
         """Copy a kernel's results into its output tensors (the one place where tensors change)."""

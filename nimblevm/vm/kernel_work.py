@@ -5,7 +5,8 @@ Counted from the kernel IR in the file (docs/format.md, "Serialized loop IR") an
 operations   every float operation of an expression, once a turn of the loops that it depends on: a multiply-add is 2,
              exp or tanh 1, casts, selects, integers and indices 0
 read         distinct elements of inputs that loads can reach, times their size: what a loop turn does not address
-             (most rows of a table that is gathered from) does not count, and nothing counts twice
+             (most rows of a table that is gathered from) does not count, and nothing counts twice but in loops whose
+             turns follow each other around parallel ones: in every step of a recurrent cell
 written      the same for outputs; scratch buffers are left out, because they stay in a cache
 
 Kernels in C have no IR: their bytes are those of their operands, their operations are not known. Nor are those of
@@ -75,7 +76,7 @@ class WorkCounter:
         self._extents: dict[int, int] = {}  # For -> node
         self._variables: dict[int, int] = {}  # loop variable -> For
         self._operations: Counter[Loops] = Counter()
-        self._touched: set[tuple[int, frozenset[int]]] = set()
+        self._touched: set[tuple[int, frozenset[int], frozenset[int]]] = set()
         if kernel.kind == s.KERNEL_LOOP_IR:
             self._read_body(kernel.ir)
 
@@ -90,6 +91,7 @@ class WorkCounter:
         at += _RECORD.size * n_statements
         self._indices: tuple[int, ...] = struct.unpack_from(f"<{n_indices}I", data, at)
         loops: list[tuple[int, int]] = []  # For, the statement behind its body
+        self._steps: set[int] = _steps(statements)
         for number, (kind, _, op, rank, a, b, c) in enumerate(statements):
             while loops and loops[-1][1] <= number:
                 loops.pop()
@@ -101,13 +103,17 @@ class WorkCounter:
             elif kind == STORE:
                 indices = self._indices[b : b + rank]
                 uses = self._count((*indices, c), around)
-                self._touched.add((a, frozenset().union(*(uses[i] for i in indices))))
+                self._touch(a, frozenset().union(*(uses[i] for i in indices)), around)
             elif kind == ACCUMULATE:
                 self._count((b,), around)
                 if op < 4 and dtypes.BY_NUMBER[self._nodes[b][1]].is_float:
                     self._operations[around] += 1
             else:
                 self._count((a,) if kind == IF else (b,), around)
+
+    def _touch(self, buffer: int, depends: frozenset[int], around: Loops) -> None:
+        again = self._steps.intersection(around) - depends
+        self._touched.add((buffer, depends, frozenset(again)))
 
     def _operands(self, node: Node) -> tuple[int, ...]:
         kind, _, _, rank, a, b, c = node
@@ -157,7 +163,7 @@ class WorkCounter:
             return frozenset(around)  # it may change in any turn
         depends = frozenset[int]().union(*(uses[operand] for operand in operands))
         if kind == LOAD:
-            self._touched.add((a, depends))
+            self._touch(a, depends, around)
             written = a < len(self.kernel.operands) and self.kernel.operands[a].role != _IN
             return frozenset(around) if written else depends
         if kind == COMPARE:
@@ -196,19 +202,21 @@ class WorkCounter:
         return Work(operations, read, written)
 
     def _bytes(self, sizes: list[float], turns: dict[int, float | None]) -> tuple[float, float]:
-        reached = [0.0] * len(sizes)
-        for buffer, loops in self._touched:
+        reached: dict[tuple[int, frozenset[int]], float] = {}
+        for buffer, loops, again in self._touched:
             operand = self.kernel.operands[buffer]
             factors = [turns[loop] for loop in loops]
             known = all(f is not None for f in factors)
             item = dtypes.BY_NUMBER[operand.dtype].itemsize
-            reached[buffer] += item * prod(f or 0.0 for f in factors) if known else sizes[buffer]
+            got = item * prod(f or 0.0 for f in factors) if known else sizes[buffer]
+            reached[buffer, again] = reached.get((buffer, again), 0.0) + got
         read = written = 0.0
-        for operand, most, got in zip(self.kernel.operands, sizes, reached, strict=True):
-            if operand.role == _IN:
-                read += min(most, got)
-            elif operand.role == _OUT:
-                written += min(most, got)
+        for (buffer, again), got in reached.items():
+            role = self.kernel.operands[buffer].role
+            if role == _IN:
+                read += min(sizes[buffer], got) * prod(turns[loop] or 0.0 for loop in again)
+            elif role == _OUT:
+                written += min(sizes[buffer], got)
         return read, written
 
     def _turns(self, dims: Sequence[int]) -> dict[int, float | None]:
@@ -250,6 +258,19 @@ class WorkCounter:
         if kind != BINARY or x is None or y is None:
             return None
         return _applied(op, x, y)
+
+
+def _steps(statements: Sequence[Node]) -> set[int]:
+    """Outermost loops whose turns follow each other and hold parallel ones."""
+    found: set[int] = set()
+    number = 0
+    while number < len(statements):
+        kind, _, parallel, _, _, _, end = statements[number]
+        inside = statements[number + 1 : end] if kind == FOR else ()
+        if kind == FOR and not parallel and any(row[0] == FOR and row[2] for row in inside):
+            found.add(number)
+        number = end if kind == FOR else number + 1
+    return found
 
 
 def _applied(op: int, x: float, y: float) -> float | None:

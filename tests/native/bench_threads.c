@@ -38,7 +38,7 @@ static uint64_t run_regions(int32_t threads, task *t, int regions, int pause_us)
   for (int k = 0; k < regions; ++k) {
     if (pause_us) usleep((unsigned)pause_us);
     const uint64_t start = nvm_now();
-    const nvm_status status = nvm_threads_run(threads, NULL, 8, 9 * t->turns, work, t);
+    const nvm_status status = nvm_threads_run(threads, NULL, 8, 9 * t->turns, work, t, 0);
     took += nvm_now() - start;
     if (status != NVM_OK) exit(1);
   }

@@ -52,14 +52,16 @@ static nvm_status mark(const nvm_kernel_ctx *ctx, void *closure, int64_t begin, 
 /* estimate: ns, what the pool is told of the work */
 static void run_once(int32_t threads, int64_t estimate, int64_t work) {
   task t = {.fail_from = -1, .work = work};
-  CHECK(nvm_threads_run(threads, NULL, COUNT, estimate, mark, &t) == NVM_OK);
-  for (int i = 0; i < COUNT; ++i) CHECK(t.marks[i] == 1);
+  for (int turned = 0; turned < 2; ++turned) {
+    CHECK(nvm_threads_run(threads, NULL, COUNT, estimate, mark, &t, turned) == NVM_OK);
+    for (int i = 0; i < COUNT; ++i) CHECK(t.marks[i] == 1 + turned);
+  }
 }
 
 /* The first failing turn is reported, and all turns before it were run once, whoever ran them. */
-static void fail_once(int64_t from, int64_t work) {
+static void fail_once(int64_t from, int64_t work, int turned) {
   task t = {.fail_from = from, .work = work};
-  CHECK(nvm_threads_run(4, NULL, COUNT, MUCH, mark, &t) == (nvm_status)from);
+  CHECK(nvm_threads_run(4, NULL, COUNT, MUCH, mark, &t, turned) == (nvm_status)from);
   for (int64_t i = 0; i < COUNT; ++i) CHECK(t.marks[i] == (i < from));
 }
 
@@ -85,9 +87,9 @@ static void test_pool(void) {
   run_once(4, 0, 0);
   run_once(4, 2500, 0);
   run_once(300, MUCH, 0);
-  for (int64_t from = 1; from < COUNT; from += 37) fail_once(from, from % 5);
-  CHECK(nvm_threads_run(4, NULL, 0, MUCH, mark, NULL) == NVM_OK);
-  CHECK(nvm_threads_run(4, NULL, 8, MUCH, nest, NULL) == NVM_OK);
+  for (int64_t from = 1; from < COUNT; from += 37) fail_once(from, from % 5, from & 1);
+  CHECK(nvm_threads_run(4, NULL, 0, MUCH, mark, NULL, 0) == NVM_OK);
+  CHECK(nvm_threads_run(4, NULL, 8, MUCH, nest, NULL, 0) == NVM_OK);
   pthread_t callers[CALLERS];
   for (int k = 0; k < CALLERS; ++k) CHECK(pthread_create(&callers[k], NULL, call_often, NULL) == 0);
   for (int k = 0; k < CALLERS; ++k) pthread_join(callers[k], NULL);
@@ -115,8 +117,9 @@ static nvm_status find_zero(const nvm_kernel_ctx *ctx, void *closure, int64_t be
 static void test_faults(void) {
   static int64_t values[COUNT];
   nvm_call call;
-  nvm_call_init(&call, NULL, NULL, 4);
   for (int k = 0; k < ROUNDS; ++k) {
+    nvm_call_init(&call, NULL, NULL, k % 3 == 0 ? 1 : 4);
+    call.regions = (uint32_t)k; /* turned or not */
     for (int i = 0; i < COUNT; ++i) values[i] = 1;
     const int64_t first = k * 37 % COUNT;
     for (int64_t i = first; i < COUNT; i += 1 + k % 91) values[i] = 0;

@@ -131,3 +131,15 @@ def test_a_loop_over_data_is_not_known() -> None:
     assert counted.bytes > 0
     assert [shape for _, shape in operand_shapes(record, ())] == [(1,), (1,)]
     assert Work(1.0, 2.0, 3.0).plus(counted).operations is None
+
+
+def test_steps_in_one_kernel_read_their_weights_again() -> None:
+    text = """def @main(%n: int32, %h: Tensor[(1, 16), float32], %w: Tensor[(16, 16), float32]) -> Tensor[(1, 16), float32] {
+      let %loop = fn (%i: int32, %h: Tensor[(1, 16), float32]) -> Tensor[(1, 16), float32] {
+        if (less(%i, %n)) { %loop(%i + 1, tanh(nn.dense(%h, %w))) } else { %h }
+      };
+      %loop(0, %h)
+    }"""
+    (kernel,) = profiled(text, 5, np.ones((1, 16), "float32"), np.ones((16, 16), "float32"))
+    # Once: the first state, and the last one, which is written in place of the others.
+    assert kernel.work == Work(5.0 * (2 * 16 * 16 + 16), 4.0 * (5 * 16 * 16 + 16), 4.0 * 16)

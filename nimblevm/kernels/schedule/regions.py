@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from nimblevm.kernels.loop_ir import (
     Accumulate,
+    Binary,
     Const,
     For,
     Kernel,
@@ -56,6 +57,7 @@ class Region:
     carried   locals that are set before and read inside
     buffers   operands and tiles that are used inside
     work      ns, of the whole nest
+    around    variables of the loops around, whose turns follow each other
     """
 
     loops: tuple[For, ...]
@@ -63,27 +65,53 @@ class Region:
     carried: tuple[Local, ...]
     buffers: tuple[int, ...]
     work: Work
+    around: tuple[LoopVar, ...] = ()
 
 
 def regions_of(kernel: Kernel) -> dict[For, Region]:
-    """The regions of a kernel by their outermost loop."""
+    """The regions of a kernel by their outermost loop: statements of its body, or of loops there whose turns follow
+    each other, as the steps of a recurrent cell (kernels/repeat.py).
+    """
     found: dict[For, Region] = {}
-    used = [_buffers(s) for s in kernel.body]
+    places = _places(kernel.body)
+    used = [_buffers(s) for s, _ in places]
     stack = {n for n, b in enumerate(kernel.buffers) if b.name == STACK}
-    for number, statement in enumerate(kernel.body):
+    for number, (statement, around) in enumerate(places):
         if not isinstance(statement, For) or not statement.parallel:
             continue
-        others = [s for n, s in enumerate(kernel.body) if n != number]
+        others = [s for n, (s, _) in enumerate(places) if n != number]
         elsewhere = {b for n, row in enumerate(used) if n != number for b in row}
-        region = _region(statement, others, used[number], stack)
+        region = _region(statement, others, used[number], stack, around)
         # A tile on the stack belongs to one function.
         if region is not None and not stack & elsewhere & set(region.buffers):
             found[statement] = region
     return found
 
 
+def _places(body: Sequence[Statement]) -> list[tuple[Statement, tuple[LoopVar, ...]]]:
+    """Statements that may be regions, with the variables of the loops around; of those loops only what is inside."""
+    found: list[tuple[Statement, tuple[LoopVar, ...]]] = []
+    stack: list[tuple[Statement, tuple[LoopVar, ...]]] = [(s, ()) for s in reversed(body)]
+    while stack:
+        statement, around = stack.pop()
+        inside = statement.body if isinstance(statement, For) else ()
+        if isinstance(statement, For) and not statement.parallel and any(map(_is_parallel, inside)):
+            stack.extend((s, (*around, statement.var)) for s in reversed(inside))
+        else:
+            found.append((statement, around))
+    return found
+
+
+def _is_parallel(statement: Statement) -> bool:
+    return isinstance(statement, For) and statement.parallel
+
+
 def _region(
-    loop: For, others: Sequence[Statement], buffers: tuple[int, ...], stack: set[int]
+    loop: For,
+    others: Sequence[Statement],
+    buffers: tuple[int, ...],
+    stack: set[int],
+    around: tuple[LoopVar, ...],
 ) -> Region | None:
     work = work_of((loop,))
     if not any(work) and sum(work.values()) < MIN_WORK:
@@ -100,7 +128,7 @@ def _region(
         return None
     carried = tuple(local for local in read if local not in set_)
     loops, block = _levels(loop, stack)
-    return Region(loops, block, carried, buffers, work)
+    return Region(loops, block, carried, buffers, work, around)
 
 
 def _levels(loop: For, stack: set[int]) -> tuple[tuple[For, ...], int]:
@@ -170,9 +198,27 @@ def _independent(loop: For, inside: Sequence[Statement], stack: set[int]) -> boo
             # One axis that every access indexes with the loop's variable keeps the turns apart.
             both = [*places, *loads[buffer]]
             axes = range(len(both[0]))
-            if not any(_apart([row[axis] for row in both], loop.var) for axis in axes):
+            apart = any(_apart([row[axis] for row in both], loop.var) for axis in axes)
+            if not apart and not all(_never_equal(s, r) for s in places for r in loads[buffer]):
                 return False
     return True
+
+
+def _never_equal(one: tuple[Value, ...], other: tuple[Value, ...]) -> bool:
+    """Whether two places differ: on some axis one is x % n and the other (x + c) % n, c no multiple of n."""
+    return any(
+        _residues_differ(a, b) or _residues_differ(b, a) for a, b in zip(one, other, strict=True)
+    )
+
+
+def _residues_differ(one: Value, other: Value) -> bool:
+    match one, other:
+        case (
+            Binary(op="floormod", lhs=x, rhs=Const(value=n)),
+            Binary(op="floormod", lhs=Binary(op="add", lhs=y, rhs=Const(value=c)), rhs=Const(value=m)),
+        ):  # fmt: skip
+            return x is y and n == m and int(c) % int(n) != 0
+    return False
 
 
 def _apart(indices: Sequence[Value], var: LoopVar) -> bool:

@@ -1,0 +1,191 @@
+"""A kernel that runs several steps of a loop: loop IR of one step -> loop IR of all of them.
+
+before:  for j < 4: out[0,j] = tanh(rows[%i,j] + h[0,j])
+after:   for j < 4: state[0,0,j] = h[0,j]
+         for t < %count:
+           for j < 4: { v = tanh(rows[%i + t,j] + state[t % 2,0,j]); out[0,j] = v; state[(t + 1) % 2,0,j] = v }
+
+What a step carries to the next one lies in scratch buffers of two places, which are read and written in turns: so no
+element is overwritten that another turn, on whatever thread, still reads. Rows that are collected are stored once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from nimblevm.kernels.facts import loads_of
+from nimblevm.kernels.loop_ir import (
+    Axis,
+    Binary,
+    Buffer,
+    Const,
+    DimRef,
+    For,
+    If,
+    Kernel,
+    Load,
+    Local,
+    LoopVar,
+    SetLocal,
+    Statement,
+    Store,
+    Value,
+)
+from nimblevm.kernels.rewrite import Rewriter
+
+INDEX = "int64"
+_TWO = Const(INDEX, 2)
+
+
+class _Repeater:
+    """Writes the loop for one kernel; arguments as for `repeat`, and the step's numbers of inputs and results."""
+
+    def __init__(
+        self,
+        buffers: Sequence[Buffer],
+        n_in: int,
+        n_out: int,
+        counters: Mapping[int, int],
+        count: int,
+        carried: Sequence[tuple[int, int]],
+        collected: Sequence[int],
+    ) -> None:
+        self.old = tuple(buffers)
+        self.n_in, self.n_out = n_in, n_out
+        self.counters = counters
+        self.count = DimRef(INDEX, count)
+        self.step = LoopVar(INDEX, "step")
+        after = n_in + n_out
+        self.rows = {result: after + k for k, result in enumerate(collected)}
+        self.moved = len(collected)  # scratch buffers of the step stand so much further behind
+        first_state = len(buffers) + len(collected)
+        self.state = {source: first_state + k for k, (source, _) in enumerate(carried)}
+        self.carried = tuple(carried)
+        self.now = Binary(INDEX, "floormod", self.step, _TWO)
+        following = Binary(INDEX, "add", self.step, Const(INDEX, 1))
+        self.next = Binary(INDEX, "floormod", following, _TWO)
+        self.locals = 0
+        self.rewriter = Rewriter(self._value)
+
+    def buffers(self) -> tuple[Buffer, ...]:
+        """Inputs, results, rows of results, scratch, states."""
+        first = self.n_in + self.n_out
+        rows = [
+            Buffer(f"rows{k}", self.old[r].dtype, "out", (Axis(self.count), *self.old[r].axes[1:]))
+            for k, r in enumerate(self.rows)
+        ]
+        states = [
+            Buffer(f"state{k}", self.old[s].dtype, "scratch", (Axis(_TWO), *self.old[s].axes))
+            for k, s in enumerate(self.state)
+        ]
+        return (*self.old[:first], *rows, *self.old[first:], *states)
+
+    def body(self, body: Sequence[Statement]) -> tuple[Statement, ...]:
+        loop = For(self.step, self.count, self._block(body))
+        return (*(self._begin(source) for source in self.state), loop)
+
+    def _begin(self, source: int) -> Statement:
+        """The first step reads what came in."""
+        axes = self.old[source].axes
+        index = tuple(LoopVar(INDEX, f"b{a}") for a in range(len(axes)))
+        value = Load(self.old[source].dtype, source, index)
+        found: Statement = Store(self.state[source], (Const(INDEX, 0), *index), value)
+        for var, axis in zip(reversed(index), reversed(axes), strict=True):
+            found = For(var, axis.size, (found,), True)
+        return found
+
+    # --- one step ---------------------------------------------------------------------------------
+
+    def _value(self, value: Value) -> Value | None:
+        match value:
+            case DimRef(index=index) if self.counters.get(index):
+                slope = self.counters[index]
+                grown = self.step if slope == 1 else Binary(INDEX, "mul", self.step, Const(INDEX, slope))  # fmt: skip
+                return Binary(INDEX, "add", value, grown)
+            case Load(dtype=dtype, buffer=buffer, indices=indices):
+                new = tuple(map(self.rewriter.value, indices))
+                if buffer in self.state:
+                    return Load(dtype, self.state[buffer], (self.now, *new))
+                return Load(dtype, self._place(buffer), new)
+        return None
+
+    def _place(self, buffer: int) -> int:
+        return buffer if buffer < self.n_in + self.n_out else buffer + self.moved
+
+    def _block(self, body: Sequence[Statement]) -> tuple[Statement, ...]:
+        """Statements nest at most 32 deep, so this recurses."""
+        found: list[Statement] = []
+        run: list[Store] = []
+        for statement in body:
+            if isinstance(statement, Store) and not self._reads(statement, run):
+                run.append(statement)
+                continue
+            found += self._stores(run)
+            run = [statement] if isinstance(statement, Store) else []
+            match statement:
+                case Store():
+                    pass
+                case For(var=var, extent=extent, body=inside, parallel=parallel):
+                    size = self.rewriter.value(extent)
+                    found.append(For(var, size, self._block(inside), parallel))
+                case If(cond=cond, then=then, otherwise=otherwise):
+                    both = (self._block(then), self._block(otherwise))
+                    found.append(If(self.rewriter.value(cond), *both))
+                case _:
+                    found.append(self.rewriter.statement(statement))
+        return (*found, *self._stores(run))
+
+    @staticmethod
+    def _reads(statement: Store, run: Sequence[Store]) -> bool:
+        written = {store.buffer for store in run}
+        return any(load.buffer in written for load in loads_of((statement,)))
+
+    def _stores(self, run: Sequence[Store]) -> list[Statement]:
+        """Stores that stand together: all values first, so that what they share is computed once."""
+        if not any(store.buffer in self._kept for store in run):
+            return [self._store(store.buffer, store.indices, store.value) for store in run]
+        values: list[Statement] = []
+        stores: list[Statement] = []
+        for store in run:
+            self.locals += 1
+            local = Local(store.value.dtype, f"r{self.locals}")
+            values.append(SetLocal(local, self.rewriter.value(store.value)))
+            index = tuple(map(self.rewriter.value, store.indices))
+            stores.append(Store(self._place(store.buffer), index, local))
+            for source, result in self.carried:
+                if result == store.buffer:
+                    stores.append(Store(self.state[source], (self.next, *index), local))
+            if store.buffer in self.rows:
+                stores.append(Store(self.rows[store.buffer], (self.step, *index[1:]), local))
+        return [*values, *stores]
+
+    @property
+    def _kept(self) -> frozenset[int]:
+        return frozenset((*(result for _, result in self.carried), *self.rows))
+
+    def _store(self, buffer: int, indices: Sequence[Value], value: Value) -> Statement:
+        index = tuple(map(self.rewriter.value, indices))
+        return Store(self._place(buffer), index, self.rewriter.value(value))
+
+
+def repeat(
+    kernel: Kernel,
+    counters: Mapping[int, int],
+    count: int,
+    carried: Sequence[tuple[int, int]],
+    collected: Sequence[int],
+) -> Kernel:
+    """The kernel of `dims[count]` steps; the caller passes that in-dim behind the step's own.
+
+    counters: in-dim -> what it grows by with each step. carried: (input, result) and collected: results, by operand of
+    the step, whose shapes are equal and have no broadcast axis; a result that is collected has one row.
+    """
+    n_in = sum(b.role == "in" for b in kernel.buffers)
+    n_out = sum(b.role == "out" for b in kernel.buffers)
+    repeater = _Repeater(kernel.buffers, n_in, n_out, counters, count, carried, collected)
+    body = repeater.body(kernel.body)
+    dims = (*kernel.dims, "steps") if count == len(kernel.dims) else kernel.dims
+    return Kernel(kernel.name, repeater.buffers(), dims, body, kernel.out_dims)
+
+
+__all__ = ["repeat"]
