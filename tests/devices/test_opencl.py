@@ -135,7 +135,9 @@ def test_a_vm_reports_faults_by_kernel_and_runs_again() -> None:
     with nvm.VirtualMachine(exe) as vm:
         assert str(vm.device) == "opencl:0"
         assert (vm.run(x, good).numpy() == x[good]).all()
-        with pytest.raises(IndexOutOfRange, match=r"kernel gather\w*, operand 1: index 5 .* size 5"):
+        with pytest.raises(
+            IndexOutOfRange, match=r"kernel gather\w*, operand 1: index 5 .* size 5"
+        ):
             vm.run(x, bad)
         assert (vm.run(x, good).numpy() == x[good]).all()
 
