@@ -1,7 +1,8 @@
 """Golden files of the passes: tests/golden/<pass>/<case>.rly holds a program before and after the pass.
 
 Parts: `// BEFORE` and `// AFTER`. The form that the pass needs (A-normal form, groups...) is made by the passes before it
-that a `// NEEDS: name, name` line lists. `pytest --update-golden` rewrites the AFTER parts.
+that a `// NEEDS: name, name` line lists; `// DEVICES: name` says what the program is compiled for beside the host.
+`pytest --update-golden` rewrites the AFTER parts.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from nimblevm.compiler.devices import Devices
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.passes.batch_leaves import BATCH_LEAVES
 from nimblevm.compiler.passes.batch_levels import BATCH_LEVELS
@@ -30,6 +32,7 @@ from nimblevm.compiler.passes.manifest_alloc import MANIFEST_ALLOC
 from nimblevm.compiler.passes.name_effects import NAME_EFFECTS
 from nimblevm.compiler.passes.pack_convolutions import PACK_CONVOLUTIONS
 from nimblevm.compiler.passes.partial_eval import PARTIAL_EVAL
+from nimblevm.compiler.passes.plan_devices import PLAN_DEVICES
 from nimblevm.compiler.passes.plan_memory import PLAN_MEMORY
 from nimblevm.compiler.passes.project_tables import PROJECT_TABLES
 from nimblevm.compiler.passes.shape_functions import SHAPE_FUNCTIONS
@@ -56,7 +59,7 @@ PASSES: dict[str, Pass] = {
         NAME_EFFECTS, INSERT_CHECKS, INLINE, SIMPLIFY, FOLD_CONSTANT, CSE, DEAD_CODE, SHAPE_FUNCTIONS, TO_ANF, LAMBDA_LIFT,
         FIND_APPENDS, FUSE_OPS, MANIFEST_ALLOC, FUSE_LOOPS, PLAN_MEMORY, TO_GRAPH, SIMPLIFY_INFERENCE, ETA_EXPAND, PARTIAL_EVAL,
         SPLIT_INPUTS, HOIST_PROJECTION, SPLIT_PRODUCTS, SPLIT_LOOPS, BATCH_LEAVES, BATCH_LEVELS, JOIN_INPUTS,
-        SPECIALIZE_LOOPS, PROJECT_TABLES, FOLD_BATCH_NORM, PACK_CONVOLUTIONS, WINOGRAD,
+        SPECIALIZE_LOOPS, PROJECT_TABLES, FOLD_BATCH_NORM, PACK_CONVOLUTIONS, WINOGRAD, PLAN_DEVICES,
     )
 }  # fmt: skip
 CASES = sorted(path for name in PASSES for path in (GOLDEN / name).glob("*.rly"))
@@ -71,7 +74,12 @@ def split(text: str) -> tuple[str, str, str]:
 
 def run(path: Path) -> tuple[IRModule, IRModule]:
     head, before, _ = split(path.read_text())
-    context = PassContext(verify=True, evaluate=evaluate_call)
+    devices = Devices()
+    for line in head.splitlines():
+        if line.startswith("// DEVICES:"):
+            name = line.removeprefix("// DEVICES:").strip()
+            devices = Devices(("cpu", name), 1, entries=frozenset(("main",)))
+    context = PassContext(verify=True, evaluate=evaluate_call, devices=devices)
     mod = infer_type(parse_module(before, path.name))
     for line in head.splitlines():
         if line.startswith("// NEEDS:"):
