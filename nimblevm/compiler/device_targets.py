@@ -20,8 +20,8 @@ def parse(device: str | Sequence[str] | None) -> tuple[str, ...]:
     """
     if device is None:
         return ()
-    parts = list(device) if isinstance(device, list | tuple) else [device]
-    if not all(isinstance(p, str) for p in parts):
+    parts = [device] if isinstance(device, str) else device
+    if not isinstance(parts, list | tuple) or not all(isinstance(p, str) for p in parts):
         raise TypeError('device must be names such as "opencl,cuda"')
     names = [name.strip() for part in parts for name in part.split(",")]
     return tuple(dict.fromkeys(n for n in names if n not in ("", "cpu")))
