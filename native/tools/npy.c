@@ -12,6 +12,8 @@ enum { MAX_HEADER = 65536, PREFIX = 8 };
 
 typedef struct header {
   const char *path;
+  const char *bytes; /* of the file, not read yet */
+  size_t left;
   const char *at, *end;
   int has_descr, has_order, has_shape;
   int32_t dtype;
@@ -131,50 +133,54 @@ static void take_header(header *h) {
   if (!h->has_descr || !h->has_order || !h->has_shape) bad(h, "its header lacks a key");
 }
 
-static void read_bytes(const header *h, FILE *file, void *to, size_t size) {
-  if (fread(to, 1, size, file) != size)
-    bad(h, ferror(file) ? strerror(errno) : "it ends too early");
+static const char *take_bytes(header *h, size_t size) {
+  if (size > h->left) bad(h, "it ends too early");
+  const char *bytes = h->bytes;
+  h->bytes += size;
+  h->left -= size;
+  return bytes;
 }
 
-nvm_arg read_npy(const char *path) {
-  header h = {.path = path};
-  unsigned char prefix[PREFIX], length[4] = {0};
-  struct stat status;
-  FILE *file = fopen(path, "rb");
-  if (!file || fstat(fileno(file), &status)) mistake("%s: %s", path, strerror(errno));
-  if (!S_ISREG(status.st_mode)) bad(&h, "it is no regular file");
-  read_bytes(&h, file, prefix, PREFIX);
+nvm_arg parse_npy(const char *path, const char *bytes, size_t size) {
+  header h = {.path = path, .bytes = bytes, .left = size};
+  unsigned char length[4] = {0};
+  const unsigned char *prefix = (const unsigned char *)take_bytes(&h, PREFIX);
   if (memcmp(prefix, "\x93NUMPY", 6) != 0) bad(&h, "it does not begin as one");
   if (prefix[6] < 1 || prefix[6] > 3 || prefix[7] != 0)
     bad(&h, "its version is not 1.0, 2.0 or 3.0");
   const size_t wide = prefix[6] == 1 ? 2 : 4;
-  read_bytes(&h, file, length, wide);
+  memcpy(length, take_bytes(&h, wide), wide);
   const size_t header_size =
       length[0] | (size_t)length[1] << 8 | (size_t)length[2] << 16 | (size_t)length[3] << 24;
   if (header_size > MAX_HEADER) bad(&h, "its header is longer than 64 KiB");
-  char *text = keep(header_size);
-  read_bytes(&h, file, text, header_size);
-  h.at = text;
-  h.end = text + header_size;
+  h.at = take_bytes(&h, header_size);
+  h.end = h.at + header_size;
   take_header(&h);
-  const size_t bytes = shape_count(h.dtype, h.rank, h.shape, path) * dtype_size(h.dtype);
-  const uint64_t rest = (uint64_t)status.st_size - PREFIX - wide - header_size;
-  if (bytes > rest) bad(&h, "it has fewer elements than its shape says");
-  char *data = keep(bytes);
-  if (bytes) read_bytes(&h, file, data, bytes);
-  fclose(file);
+  const size_t wanted = shape_count(h.dtype, h.rank, h.shape, path) * dtype_size(h.dtype);
+  if (wanted > h.left) bad(&h, "it has fewer elements than its shape says");
+  const char *data = h.bytes; /* the library copies what is not aligned */
   int64_t *shape = keep(2 * MAX_RANK * sizeof *shape), *strides = shape + MAX_RANK, stride = 1;
   for (uint32_t a = 0; a < h.rank; a++) {
     shape[a] = h.shape[a];
     strides[a] = stride;
-    if (bytes) stride *= h.shape[a];
+    if (wanted) stride *= h.shape[a];
   }
   nvm_arg arg = nvm_arg_tensor(h.dtype, h.rank, shape, data);
   if (h.fortran) arg.strides = strides;
   return arg;
 }
 
-void write_npy(const char *path, const nvm_out *tensor) {
+nvm_arg read_npy(const char *path) {
+  const header h = {.path = path};
+  struct stat status;
+  size_t size;
+  if (stat(path, &status)) mistake("%s: %s", path, strerror(errno));
+  if (!S_ISREG(status.st_mode)) bad(&h, "it is no regular file");
+  const char *bytes = read_file(path, &size);
+  return parse_npy(path, bytes, size);
+}
+
+char *format_npy(const char *place, const nvm_out *tensor, size_t *out_size) {
   char text[512];
   const int32_t dtype = tensor->dtype;
   const char kind = is_float(dtype)               ? 'f'
@@ -192,12 +198,21 @@ void write_npy(const char *path, const nvm_out *tensor) {
   const int size = used + padding + 1;
   const unsigned char prefix[10] = {
       0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (unsigned char)(size & 255), (unsigned char)(size >> 8)};
+  const size_t bytes = shape_count(dtype, tensor->rank, tensor->shape, place) * dtype_size(dtype);
+  char *file = keep(sizeof prefix + (size_t)size + bytes + 1);
+  memcpy(file, prefix, sizeof prefix);
+  sprintf(file + sizeof prefix, "%s%*s\n", text, padding, "");
+  if (bytes) memcpy(file + sizeof prefix + size, tensor->data, bytes);
+  *out_size = sizeof prefix + (size_t)size + bytes;
+  return file;
+}
+
+void write_npy(const char *path, const nvm_out *tensor) {
+  size_t size;
+  const char *bytes = format_npy(path, tensor, &size);
   FILE *file = fopen(path, "wb");
   if (!file) mistake("%s: %s", path, strerror(errno));
-  fwrite(prefix, 1, sizeof prefix, file);
-  fprintf(file, "%s%*s\n", text, padding, "");
-  const size_t bytes = shape_count(dtype, tensor->rank, tensor->shape, path) * dtype_size(dtype);
-  if (bytes) fwrite(tensor->data, 1, bytes, file);
+  fwrite(bytes, 1, size, file);
   const int broken = ferror(file);
   if (fclose(file) || broken) mistake("%s: %s", path, strerror(errno));
 }

@@ -20,7 +20,8 @@ static const char usage[] =
     "  steps=3  flag=true   a scalar of the parameter's dtype\n"
     "  x=[[1, 2], [3, 4]]   JSON, or x=FILE.json\n"
     "  x=random:5x300       random numbers of that shape (--seed)\n"
-    "  all.json             several parameters, an object by name\n"
+    "  x=all.npz:x          an array of an archive that numpy.savez wrote\n"
+    "  all.npz, all.json    several parameters by name\n"
     "JSON: numbers and nested arrays are tensors of the parameter's dtype, an array is a tuple or "
     "a\n"
     "List, {\"constructor\": \"Node\", \"fields\": [...]} is a value of a data type (\"Leaf\" "
@@ -31,9 +32,9 @@ static const char usage[] =
     "\n"
     "  -f, --function NAME  function to call (main)\n"
     "  -i, --input INPUT    an input, as above\n"
-    "  -o, --output FILE    write the result: .npy for a tensor, .json for any value, DIR/ for a "
-    "tuple of\n"
-    "                       tensors (DIR/result0.npy, ...)\n"
+    "  -o, --output FILE    write the result: .npy for a tensor, .json for any value, .npz or "
+    "DIR/ for\n"
+    "                       a tuple of tensors (result0, ..., DIR/result0.npy, ...)\n"
     "  -l, --list           list functions and data types\n"
     "      --threads N      the most threads that kernels may use (1)\n"
     "      --device NAME    backend of those that FILE is for; cpu: the host alone (the first one "
@@ -249,6 +250,21 @@ static void add_random(call *c, const nvm_param_info *param, const char *sizes, 
   PUSH(out->items, out->count, out->capacity, nvm_arg_tensor(type.dtype, rank, shape, data));
 }
 
+/* The array of FILE.npz:NAME or FILE.npz (the one called `wanted`, or its only one). */
+static nvm_arg array_in(const char *text, const char *wanted) {
+  const char *colon = strstr(text, ".npz:");
+  const char *path = colon ? keep_text(text, (size_t)(colon - text) + 4) : text;
+  size_t count, found = 0;
+  const npz_member *members = read_npz(path, &count);
+  const char *name = colon ? colon + 5 : wanted;
+  while (found < count && strcmp(members[found].name, name) != 0) found++;
+  if (found == count && !colon && count == 1) found = 0;
+  if (found == count)
+    mistake("%s has no array %s; it has %zu%s%s", path, name, count, count ? ", the first is " : "",
+            count ? members[0].name : "");
+  return parse_npy(text, members[found].bytes, members[found].size);
+}
+
 /* What stands behind the = of an input. */
 static void add_text(call *c, uint32_t index, const char *text) {
   const nvm_param_info param = param_at(c, index);
@@ -259,8 +275,11 @@ static void add_text(call *c, uint32_t index, const char *text) {
   sprintf(place, "parameter %%%s", param.name);
   if (out->count) mistake("%s is given twice", place);
   if (nvm_program_type_info(c->to.program, param.type, &type)) failed(place);
-  if (ends_with(text, ".npz"))
-    mistake("%s: nvm-run reads .npy and .json files, not %s", place, text);
+  if ((ends_with(text, ".npz") || strstr(text, ".npz:")) && !strchr("[{\"", *text)) {
+    const nvm_arg arg = array_in(text, param.name);
+    PUSH(out->items, out->count, out->capacity, arg);
+    return;
+  }
   if (ends_with(text, ".npy") && !strchr("[{\"", *text)) {
     const nvm_arg arg = read_npy(text);
     PUSH(out->items, out->count, out->capacity, arg);
@@ -323,6 +342,19 @@ static void add_members(call *c, const char *path) {
   }
 }
 
+static void add_arrays(call *c, const char *path) {
+  size_t count;
+  const npz_member *members = read_npz(path, &count);
+  for (size_t i = 0; i < count; i++) {
+    arguments *out = &c->values[param_named(c, members[i].name, strlen(members[i].name), path)];
+    char *place = keep(strlen(path) + strlen(members[i].name) + 2);
+    sprintf(place, "%s:%s", path, members[i].name);
+    if (out->count) mistake("%s is given twice", place);
+    const nvm_arg arg = parse_npy(place, members[i].bytes, members[i].size);
+    PUSH(out->items, out->count, out->capacity, arg);
+  }
+}
+
 /* All arguments in the order of the parameters. */
 static arguments read_inputs(call *c, const options *o) {
   arguments all = {0};
@@ -335,6 +367,8 @@ static arguments read_inputs(call *c, const options *o) {
       add_text(c, param_named(c, text, length, text), text + length + 1);
     } else if (ends_with(text, ".json")) {
       add_members(c, text);
+    } else if (ends_with(text, ".npz")) {
+      add_arrays(c, text);
     } else {
       uint32_t p = 0;
       while (p < c->info.n_params && c->values[p].count) p++;
@@ -368,22 +402,32 @@ static void show_result(const nvm_program *program, const nvm_result *result) {
   }
 }
 
+/* To FOLDER/result0.npy, ... or as result0, ... into an .npz file. */
 static void write_tensors(const char *folder, const nvm_out *root) {
-  const int is_tuple = root->kind == NVM_OUT_ADT && root->ctor == 0;
+  const int is_tuple = root->kind == NVM_OUT_ADT && root->ctor == 0,
+            one = ends_with(folder, ".npz");
   const uint32_t count = is_tuple ? root->n_fields : 1;
   char *path = keep(strlen(folder) + 40);
+  npz_member *members = keep((count + 1) * sizeof *members);
   for (uint32_t i = 0; i < count; i++) {
     const nvm_out *field = is_tuple ? nvm_out_field(root, i) : root;
     if (field->kind != NVM_OUT_TENSOR)
       mistake("-o %s: result %u is no tensor; use -o FILE.json", folder, i);
-    sprintf(path, "%sresult%u.npy", folder, i);
-    write_npy(path, field);
+    if (one) {
+      const int length = sprintf(path, "result%u", i);
+      members[i].name = keep_text(path, (size_t)length);
+      members[i].bytes = format_npy(folder, field, &members[i].size);
+    } else {
+      sprintf(path, "%sresult%u.npy", folder, i);
+      write_npy(path, field);
+    }
   }
+  if (one) write_npz(folder, members, count);
 }
 
 static void write_result(const options *o, const nvm_program *program, const nvm_result *result) {
   const nvm_out *root = nvm_result_root(result);
-  if (ends_with(o->output, "/")) {
+  if (ends_with(o->output, "/") || ends_with(o->output, ".npz")) {
     write_tensors(o->output, root);
   } else if (ends_with(o->output, ".npy")) {
     const nvm_out *only = root->kind == NVM_OUT_ADT && root->ctor == 0 && root->n_fields == 1
@@ -523,8 +567,8 @@ int main(int argc, char **argv) {
   nvm_program *program;
   read_options(argc, argv, &o);
   if (o.output && !ends_with(o.output, ".npy") && !ends_with(o.output, ".json") &&
-      !ends_with(o.output, "/"))
-    mistake("-o %s: the name must end in .npy, .json or /", o.output);
+      !ends_with(o.output, ".npz") && !ends_with(o.output, "/"))
+    mistake("-o %s: the name must end in .npy, .npz, .json or /", o.output);
   if (nvm_program_open(o.file, o.flags, &program)) failed(NULL);
   if (*nvm_program_warning(program)) fprintf(stderr, "warning: %s\n", nvm_program_warning(program));
   if (o.list)

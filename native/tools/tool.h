@@ -50,7 +50,22 @@ size_t shape_count(int32_t dtype, uint32_t rank, const int64_t *shape, const cha
 /* --- npy.c --- */
 /* The array in a .npy file, kept; ends the program with a message that names the file. */
 nvm_arg read_npy(const char *path);
+/* The same of bytes that stay where they are; `path`: for messages. */
+nvm_arg parse_npy(const char *path, const char *bytes, size_t size);
 void write_npy(const char *path, const nvm_out *tensor);
+/* The bytes of such a file, kept. */
+char *format_npy(const char *place, const nvm_out *tensor, size_t *out_size);
+
+/* --- npz.c --- */
+typedef struct npz_member {
+  const char *name; /* without .npy */
+  const char *bytes;
+  size_t size;
+} npz_member;
+
+/* The arrays in an .npz file, kept, in its order. */
+npz_member *read_npz(const char *path, size_t *out_count);
+void write_npz(const char *path, const npz_member *members, size_t count);
 
 /* --- json.c --- */
 enum { JSON_NULL, JSON_BOOL, JSON_INT, JSON_FLOAT, JSON_STRING, JSON_ARRAY, JSON_OBJECT };

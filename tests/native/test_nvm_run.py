@@ -106,6 +106,44 @@ def test_npy(name: str, version: tuple[int, int], run: Run) -> None:
     assert np.array_equal(got, ARRAYS[name] + 1)
 
 
+def test_archives_in_and_out(run: Run) -> None:
+    """What numpy.savez writes; numpy reads what comes out."""
+    x, extra = np.arange(12, dtype=np.float32).reshape(3, 4), np.asfortranarray(np.ones((2, 3)))
+    np.savez(run.folder / "all.npz", x=x, k=np.int32(3))
+    np.savez(run.folder / "some.npz", other=extra, x=x)
+    np.savez(run.folder / "one.npz", extra)
+    for words in (["all.npz"], ["x=some.npz", "k=all.npz:k"], ["some.npz:x", "k=3"]):
+        run(*words, "-o", "out.npz", "-q")
+        with np.load(run.folder / "out.npz") as archive:
+            assert archive.files == ["result0", "result1"]
+            assert np.array_equal(archive["result0"], x * 3)
+            assert archive["result1"] == 4
+    run("-f", "one", "x=one.npz", "-o", "out.npz")
+    with np.load(run.folder / "out.npz") as archive:
+        assert np.array_equal(archive["result0"], extra + 1)
+    run("-f", "one", "out.npz:result0", "-o", "again.npz")
+
+
+def test_bad_archives(run: Run) -> None:
+    x = np.ones((2, 2))
+    np.savez(run.folder / "a.npz", x=x)
+    np.savez(run.folder / "two.npz", y=x, z=x)
+    np.savez_compressed(run.folder / "small.npz", x=x)
+    data = (run.folder / "a.npz").read_bytes()
+    (run.folder / "cut.npz").write_bytes(data[:-1])
+    (run.folder / "flipped.npz").write_bytes(data[:150] + bytes([data[150] ^ 1]) + data[151:])
+    for name, message in {
+        "small": "array x is compressed (method 8); nvm-run reads what numpy.savez writes",
+        "cut": "has no directory at its end",
+        "flipped": "array x is damaged: its checksum differs",
+        "two": "two.npz has no array x; it has 2, the first is y",
+        "none": "none.npz: No such file",
+    }.items():
+        assert message in run("-f", "one", f"x={name}.npz", code=2)
+    assert "no parameter %y" in run("-f", "one", "two.npz", code=2)
+    assert "x is given twice" in run("-f", "one", "x=a.npz", "a.npz", code=2)
+
+
 SAME = {
     "tensors": {"f": [[1, 2.5], [3, 1e-7]], "i": [-128, 127], "b": [True, False], "u": 2**64 - 1, "h": 0.1},
     "no elements": {"f": [], "i": [], "b": [], "u": 0, "h": -65504},
@@ -179,7 +217,7 @@ BAD = {
     "time": (["-f", "loop", "i=1", "--seconds", "0.02"], "[TIME_LIMIT]"),
     "device": (["-f", "loop", "i=-1", "--device", "abacus"], 'no device backend "abacus"'),
     "output": (["-f", "tuple", "t=[1, [true, [1, 2]]]", "-o", "x.npy"], "use -o FILE.json"),
-    "suffix": (["-o", "x.png"], "must end in .npy, .json or /"),
+    "suffix": (["-o", "x.png"], "must end in .npy, .npz, .json or /"),
 }  # fmt: skip
 
 
@@ -253,18 +291,19 @@ def mutants(seed: bytes, count: int, rng: random.Random) -> Iterator[bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["npy", "json"])
+@pytest.mark.parametrize("kind", ["npy", "npz", "json"])
 def test_mutants_are_read_or_refused(kind: str, run: Run) -> None:
     """Under AddressSanitizer: any file gives a result or one paragraph, never a fault."""
     make("all", NVM_SANITIZE="address,undefined")
     tool = built().parent / "build-address-undefined" / "nvm-run"
     np.save(run.folder / "seed.npy", np.arange(8.0).reshape(2, 4))
+    np.savez(run.folder / "seed.npz", np.arange(8.0).reshape(2, 4))
     text = json.dumps(SAME["pairs"]["p"] + [{"constructor": "Pair", "fields": [3, "Nil"]}])
-    seed = (run.folder / "seed.npy").read_bytes() if kind == "npy" else text.encode()
+    seed = text.encode() if kind == "json" else (run.folder / f"seed.{kind}").read_bytes()
     words: Callable[[str], list[str]] = (
-        (lambda name: ["-f", "one", name])
-        if kind == "npy"
-        else (lambda name: ["-f", "pairs", f"p={name}"])
+        (lambda name: ["-f", "pairs", f"p={name}"])
+        if kind == "json"
+        else (lambda name: ["-f", "one", f"x={name}"])
     )
     outcomes = set()
     for number, data in enumerate(mutants(seed, 400, random.Random(11))):
