@@ -25,6 +25,10 @@ int64_t nvm_test_fail_allocation(int64_t n) { return atomic_exchange(&fail_at, n
 
 void nvm_test_fail_site(nvm_alloc_site *site) { atomic_store(&fail_site, site); }
 
+static const char *_Atomic fail_file;
+
+void nvm_test_fail_file(const char *file) { atomic_store(&fail_file, file); }
+
 nvm_alloc_site *nvm_test_sites(size_t *out_count) {
   *out_count = (size_t)(__stop_nvm_alloc_sites - __start_nvm_alloc_sites);
   return __start_nvm_alloc_sites;
@@ -35,7 +39,9 @@ int nvm_test_allow(nvm_alloc_site *site) {
   atomic_fetch_add_explicit(&site->passed, 1, memory_order_relaxed);
   const int by_number = atomic_load(&fail_at) != 0 && atomic_fetch_sub(&fail_at, 1) == 1;
   const int by_site = atomic_compare_exchange_strong(&fail_site, &chosen, NULL);
-  if (!by_number && !by_site) return 1;
+  const char *file = atomic_load(&fail_file);
+  const int by_file = file != NULL && site->system && strstr(site->file, file) != NULL;
+  if (!by_number && !by_site && !by_file) return 1;
   atomic_fetch_add_explicit(&site->failed, 1, memory_order_relaxed);
   return 0;
 }

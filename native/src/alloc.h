@@ -30,6 +30,12 @@ void nvm_free(void *memory);
 /* May the next allocation proceed? Always, unless a test asked for a failure. Devices ask too. */
 int nvm_allocation_allowed(void);
 
+/* What else the system may refuse: mappings, descriptors, libraries, threads. `refused`: what the
+ * call gives then. Under NVM_TEST such a place is a site, as those that allocate are. */
+#ifndef NVM_TEST
+#define NVM_SYSTEM(call, refused) (call)
+#endif
+
 /* Under a sanitizer: memory of ours that nobody may touch now (gaps, free blocks, unused capacity).
  */
 #ifdef NVM_ASAN

@@ -96,13 +96,13 @@ static int write_all(int fd, const uint8_t *data, size_t size) {
  * reused while the library is loaded: out_fd stays open as long. */
 static void *open_memfd(const uint8_t *elf, size_t size, int *out_fd) {
   *out_fd = -1;
-  int fd = memfd_create("nimblevm-native", MFD_CLOEXEC);
+  int fd = NVM_SYSTEM(memfd_create("nimblevm-native", MFD_CLOEXEC), -1);
   if (fd < 0) return NULL;
   void *handle = NULL;
   if (write_all(fd, elf, size)) {
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    handle = NVM_SYSTEM(dlopen(path, RTLD_NOW | RTLD_LOCAL), NULL);
   }
   if (handle != NULL) {
     *out_fd = fd;
@@ -118,10 +118,10 @@ static void *open_temporary(const uint8_t *elf, size_t size) {
   int length = snprintf(path, sizeof path, "%s/nimblevm-XXXXXX",
                         directory != NULL && directory[0] != 0 ? directory : "/tmp");
   if (length < 0 || (size_t)length >= sizeof path) return NULL;
-  int fd = mkstemp(path);
+  int fd = NVM_SYSTEM(mkstemp(path), -1);
   if (fd < 0) return NULL;
   void *handle = NULL;
-  if (write_all(fd, elf, size)) handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (write_all(fd, elf, size)) handle = NVM_SYSTEM(dlopen(path, RTLD_NOW | RTLD_LOCAL), NULL);
   unlink(path);
   close(fd);
   return handle;

@@ -226,7 +226,8 @@ static void *map_large_pages(nvm_program *p, size_t size) {
   const size_t page = (size_t)2 << 20;
   if (size < page || size > SIZE_MAX / 2) return NULL;
   const size_t length = size + 2 * page;
-  char *start = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char *start = NVM_SYSTEM(
+      mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), MAP_FAILED);
   if (start == MAP_FAILED) return NULL;
   p->mapping = start;
   p->mapping_size = length;
@@ -249,7 +250,8 @@ static nvm_status place_constants(const input *in, nvm_loader *loader, uint64_t 
   if (in->fd >= 0 && !copied && size > 0) {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), start = offset / page * page;
     size_t length = (size_t)(offset - start) + size;
-    void *mapping = mmap(NULL, length, PROT_READ, MAP_PRIVATE, in->fd, (off_t)start);
+    void *mapping =
+        NVM_SYSTEM(mmap(NULL, length, PROT_READ, MAP_PRIVATE, in->fd, (off_t)start), MAP_FAILED);
     if (mapping == MAP_FAILED) {
       return nvm_fail(NVM_FILE_ERROR, "mapping the constants failed: %s", strerror(errno));
     }
@@ -451,7 +453,8 @@ NVM_EXPORT nvm_status nvm_program_load(const void *data, size_t size, uint32_t f
 
 static nvm_status open_input(input *in, const char *path) {
   struct stat info;
-  in->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait for its writer */
+  /* a pipe would wait for its writer */
+  in->fd = NVM_SYSTEM(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), -1);
   if (in->fd < 0 || fstat(in->fd, &info) != 0) {
     return nvm_fail(NVM_FILE_ERROR, "%s", strerror(errno));
   }

@@ -8,6 +8,7 @@
  */
 #include "threads.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -17,8 +18,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "alloc.h"
 #include "log.h"
-#include "status.h"
 
 enum {
   MAX_SLOTS = 256,
@@ -341,7 +342,7 @@ static void start(uint32_t wanted) {
     atomic_store(&s->asleep, 0);
     atomic_store(&s->cpu, -1);
     pthread_cond_init(&s->wake, NULL);
-    if (pthread_create(&s->thread, NULL, worker, s) != 0) break;
+    if (NVM_SYSTEM(pthread_create(&s->thread, NULL, worker, s), EAGAIN) != 0) break;
     pool.n_workers++;
   }
   pthread_sigmask(SIG_SETMASK, &old, NULL);

@@ -137,7 +137,7 @@ NVM_EXPORT nvm_status nvm_weights_get(const nvm_weights *weights, uint32_t index
 static nvm_status take_bytes(nvm_weights *weights, int fd, size_t size, uint32_t flags,
                              const uint8_t **out_bytes) {
   if ((flags & (NVM_LOAD_COPY | NVM_LOAD_VERIFY_FULL)) == 0) {
-    void *mapping = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    void *mapping = NVM_SYSTEM(mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0), MAP_FAILED);
     if (mapping == MAP_FAILED) {
       return nvm_fail(NVM_FILE_ERROR, "mapping failed: %s", strerror(errno));
     }
@@ -193,7 +193,7 @@ NVM_EXPORT nvm_status nvm_weights_read(int32_t fd, const char *name, uint32_t fl
 NVM_EXPORT nvm_status nvm_weights_open(const char *path, uint32_t flags,
                                        nvm_weights **out_weights) {
   *out_weights = NULL;
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  int fd = NVM_SYSTEM(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), -1);
   if (fd < 0) return nvm_fail(NVM_FILE_ERROR, "%s: %s", path, strerror(errno));
   nvm_status status = nvm_weights_read(fd, path, flags, out_weights);
   close(fd);

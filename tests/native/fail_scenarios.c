@@ -1,9 +1,11 @@
 #include "fail_scenarios.h"
 
 #include <dlfcn.h>
+#include <stdatomic.h>
 
 #include "../fuzz/arguments.h"
 #include "generated/nvm_dtype.h"
+#include "threads.h"
 
 static float data[4096];
 static int64_t vector_shape[] = {64}, large_shape[] = {4096};
@@ -166,6 +168,23 @@ static nvm_status run_refused(const scenario *s, outputs *out) {
   return status == NVM_OUT_OF_MEMORY ? status : NVM_OK;
 }
 
+static nvm_status add_range(const nvm_kernel_ctx *ctx, void *closure, int64_t begin, int64_t end) {
+  (void)ctx;
+  atomic_fetch_add((atomic_llong *)closure, (end - begin) * (begin + end - 1) / 2);
+  return NVM_OK;
+}
+
+/* A parallel loop, which is done serially where there are no threads. */
+static nvm_status run_threads(const scenario *s, outputs *out) {
+  static const nvm_kernel_ctx ctx;
+  atomic_llong sum = 0;
+  (void)s;
+  const nvm_status status = nvm_threads_run(4, &ctx, 1000, 1000000, add_range, &sum);
+  CHECK(sum == 499500);
+  *out = (outputs){.n = 1, .values = {1}};
+  return status;
+}
+
 static void hand(scenario *s, const char *name, uint32_t function,
                  nvm_status (*run)(const scenario *, outputs *)) {
   *s = (scenario){.function = function, .run = run};
@@ -220,6 +239,7 @@ static size_t by_hand(scenario *s) {
   s[n].args[0] = vector_arg(data, vector_shape), s[n].args[1] = int_arg(4), s[n++].n_args = 2;
   s[n] = s[n - 1], s[n].profile = NVM_PROFILE_KERNELS;
   snprintf(s[n++].name, sizeof s->name, "kernels, profiled");
+  hand(&s[n++], "threads", 0, run_threads);
   hand(&s[n], "handles", keep, run_handles);
   s[n].args[0] = vector_arg(data, vector_shape), s[n++].n_args = 1;
   hand(&s[n], "blocks", blocks, run_hand);

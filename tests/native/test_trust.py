@@ -29,7 +29,8 @@ def _make(target: str, files: str, *words: str, **variant: str) -> str:
 
 
 def test_every_allocation_fails_once(tmp_path: Path) -> None:
-    """The n-th for n up to 2,000, and the first of each place that allocates; ASan and LSan look on."""
+    """The n-th for n up to 2,000, and the first of each place that allocates, maps, opens, loads a library or makes a
+    thread; ASan and LSan look on."""
     files = " ".join(map(str, models.save_for_failures(tmp_path)))
     out = _make("fail", files, NVM_TEST="1", NVM_SANITIZE="address,undefined")
     print(out)
@@ -37,9 +38,12 @@ def test_every_allocation_fails_once(tmp_path: Path) -> None:
     assert found is not None
     sites, missed, runs, refused = map(int, found.groups())
     assert sites > 90
-    # Cells that this build takes from malloc (2); a copy between two devices that are no hosts; a file none of whose
-    # machine code fits; weights that are copied, or laid out anew.
-    assert missed <= 6, out
+    # Cells that this build takes from malloc (2); large pages; a copy between two devices that are no hosts; devices
+    # with code of their own (3); a file none of whose machine code fits; the last of the ways to map it (all of them fail
+    # together); weights that are copied. Device backends are for their own tests.
+    core = [line for line in out.splitlines() if "not reached: " in line and "devices/" not in line]
+    assert missed >= len(core)
+    assert len(core) <= 10, out
     assert runs > 10_000
     assert refused > 5_000
 
