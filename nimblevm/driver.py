@@ -29,8 +29,9 @@ from nimblevm.compiler.pass_base import PassContext
 from nimblevm.compiler.passes.remove_unused import remove_unused
 from nimblevm.compiler.pipeline import PIPELINE
 from nimblevm.compiler.rewrite import Rewriter
+from nimblevm.compiler.tuned_products import tuned
 from nimblevm.devices.device import backends
-from nimblevm.errors import CompileError
+from nimblevm.errors import CompileError, RelayTypeError
 from nimblevm.external import find as find_external
 from nimblevm.kernels import llvm
 from nimblevm.kernels import tune as tuning_record
@@ -42,6 +43,7 @@ from nimblevm.relay.infer_type import infer_type
 from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Tuple, Var
 from nimblevm.relay.late import LateArray
 from nimblevm.relay.op import registry
+from nimblevm.relay.op.dense import DenseAttrs
 from nimblevm.relay.op.dense_pack import LANES, NARROW, DensePackAttrs
 from nimblevm.relay.prelude import from_prelude
 from nimblevm.relay.types import TensorType, Type
@@ -144,6 +146,11 @@ def compile_to_bytes(
     stage = _stages(progress)
     general, own = _device_names(device)
     externals = _externals(external, own)
+    if choices is not None:
+        asked = {e.name for e in externals}
+        more = sorted(set(choices.external.values()) - asked)
+        externals = tuned(externals, choices, True)
+        externals += tuned(_externals(more), choices, False)
     ctx = PassContext(
         frozenset(off), verify, unbox, evaluate_call, on_pass, stage, KernelCache(unbox), weights, externals,
     )  # fmt: skip
@@ -263,11 +270,14 @@ def tune(
     *,
     weights: str = "float32",
     rows: Sequence[int] = (1, 2, 7, 32),
+    external: str | External | Iterable[str | External] = (),
     progress: Progress | None = None,
 ) -> str:
     """Measure on this machine how the program's products with constant weights run best; the text of a record.
 
     rows      the numbers of rows that matter, at least one, each at least 1
+    external  backends that are tried too, such as "blas": where one is faster the record names it, and `compile` with
+              the record gives it that product
     progress  called before each product: its sizes, how many of all are done, how many there are
 
     Weights are measured in panels of 16 columns, also where `compile` gives them panels of 64 (single rows): what is
@@ -290,19 +300,41 @@ def tune(
     ctx = PassContext(evaluate=evaluate_call, kernels=KernelCache(True), weights=weights)
     _compiled(mod, params, ctx, None, collect)
     shapes = tuning_record.products_of(found, info.features)
-    chosen: dict[Shape, Variant] = {}
+    choices = Choices()
+    others = _externals(external)
     for done, shape in enumerate(shapes):
         if progress is not None:
             progress(f"{shape.depth} x {shape.units} {shape.w}", done, len(shapes))
-        runners = {v: _runners(shape, v, target, rows) for v in tuning_record.candidates()}
-        chosen[shape], _ = tuning_record.fastest(runners)
-    return tuning_record.to_json(info.text, chosen)
+        runners: dict[Variant | str, list[tuning_record.Runner]] = {
+            v: _runners(shape, _packed_product(shape, v, target), rows)
+            for v in tuning_record.candidates()
+        }
+        for backend in others:
+            blob = _external_product(shape, backend)
+            if blob is not None:
+                runners[backend.name] = _runners(shape, blob, rows)
+        choices.record[shape], name = tuning_record.fastest(tuning_record.scores(runners))
+        if name:
+            choices.external[shape] = name
+    return tuning_record.to_json(info.text, choices)
 
 
-def _runners(
-    shape: Shape, variant: Variant, target: str, rows: Sequence[int]
-) -> list[tuning_record.Runner]:
-    """What times one product in one variant, for each number of rows."""
+def _external_product(shape: Shape, backend: External) -> bytes | None:
+    """A file with one product by an external backend; None if that does not take it."""
+    x = Var("x", TensorType((DimVar("m"), shape.depth), shape.x))
+    try:
+        weight = Constant(np.ones((shape.units, shape.depth), shape.w))
+        product = Function((x,), Call(registry.get("nn.dense"), (x, weight), DenseAttrs()))
+        ctx = PassContext(evaluate=evaluate_call, kernels=KernelCache(True), externals=(backend,))
+        data = _compiled(product, None, ctx, None, None)
+    except RelayTypeError:  # 16-bit weights of float32 are a matter of packed products
+        return None
+    taken = any(entry is not None for entry in ctx.kernels.regions.values())
+    return data if taken else None
+
+
+def _packed_product(shape: Shape, variant: Variant, target: str) -> bytes:
+    """A file with one product in one variant."""
     x = Var("x", TensorType((DimVar("m"), shape.depth), shape.x))
     panels = -(-shape.units // LANES)
     weight = Constant(np.ones((panels, shape.depth, LANES), shape.w))
@@ -310,8 +342,12 @@ def _runners(
     product = Function((x,), Call(registry.get("nn.contrib_dense_pack"), (x, weight), attrs))
     builder = _native_builder(target, lambda name: None, Choices({shape: variant}))
     ctx = PassContext(evaluate=evaluate_call, kernels=KernelCache(True))
-    exe = Executable.from_bytes(_compiled(product, None, ctx, None, builder))
-    vm = VirtualMachine(exe)
+    return _compiled(product, None, ctx, None, builder)
+
+
+def _runners(shape: Shape, data: bytes, rows: Sequence[int]) -> list[tuning_record.Runner]:
+    """What times a file with one product, for each number of rows."""
+    vm = VirtualMachine(Executable.from_bytes(data))
 
     def runner(m: int) -> tuning_record.Runner:
         data = np.ones((m, shape.depth), shape.x)

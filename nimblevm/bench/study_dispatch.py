@@ -20,7 +20,7 @@ from rich.table import Table
 
 import nimblevm as nvm
 from nimblevm.kernels import llvm, tune
-from nimblevm.kernels.variants import ROWS, Shape, Variant
+from nimblevm.kernels.variants import ROWS, Choices, Shape, Variant
 
 VARIANTS: Mapping[str, tuple[int, ...]] = {
     "all": ROWS, "1 2 4 6": (1, 2, 4, 6), "1 2 4": (1, 2, 4), "1": (1,),
@@ -92,7 +92,7 @@ def _product(m: int | None, depth: int, units: int, variant: Variant) -> Any:
         )
     x = f"Tensor[({'?m' if m is None else m}, {depth}), float32]"
     text = f'#[version = "0.0.5"]\ndef @main(%x: {x}, %w: Tensor[({units}, {depth}), float32]) {{ nn.dense(%x, %w) }}'
-    chosen = {Shape("float32", "float32", depth, units): variant}
+    chosen = Choices({Shape("float32", "float32", depth, units): variant})
     exe = nvm.compile(
         nvm.relay.parse(text),
         params={"w": np.ones((units, depth), np.float32)},

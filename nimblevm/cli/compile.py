@@ -69,6 +69,13 @@ def compile_(
     tuning: Annotated[
         Path | None, typer.Option(help="Record of `nimblevm tune`: how products run best here.")
     ] = None,
+    external: Annotated[
+        str,
+        typer.Option(
+            help="Backends that bring their own code, in order of preference, with commas between: blas. "
+            "See docs/external-codegen.md."
+        ),
+    ] = "",
 ) -> None:
     """Compile Relay text to an executable file.
 
@@ -102,6 +109,7 @@ def compile_(
         exe = nvm.compile(
             mod, params={**bound, **late}, target=target, progress=report, weights=weights.value,
             tuning=read_text(tuning) if tuning is not None else None,
+            external=[name for name in external.split(",") if name],
             late_bound=list(late), weights_file=_beside(weights_file, path), device=device or None,
             on_placement=placed.append,
         )  # fmt: skip

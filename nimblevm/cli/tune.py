@@ -28,6 +28,9 @@ def tune(
     rows: Annotated[
         str, typer.Option(help="Numbers of rows that matter, such as lengths of sequences.")
     ] = "1,2,7,32",
+    external: Annotated[
+        str, typer.Option(help="External backends to try too, with commas between: blas.")
+    ] = "",
 ) -> None:
     """Measure how a program's products run best on this machine, and write a record of it.
 
@@ -39,13 +42,15 @@ def tune(
       nimblevm tune model.rly --params weights.npz
       nimblevm compile model.rly --params weights.npz --tuning model.tuning.json
       nimblevm tune model.rly --params weights.npz --rows 1,26 -o here.json
+      nimblevm tune model.rly --params weights.npz --external blas
     """
     bound = weights_of(params) if params is not None else {}
     with progress_of(f"tuning {source.name}") as report:
         mod = nvm.relay.parse(read_text(source), source_name=str(source))
         text = nvm.tune(
-            mod, params=bound, weights=weights.value, rows=_numbers(rows), progress=report
-        )
+            mod, params=bound, weights=weights.value, rows=_numbers(rows), progress=report,
+            external=[name for name in external.split(",") if name],
+        )  # fmt: skip
     path = output or source.with_suffix(".tuning.json")
     path.write_text(text, encoding="utf-8")
     say(f"wrote {path}")

@@ -64,10 +64,18 @@ _TABLE: tuple[tuple[str, int, Variant], ...] = (
 
 
 class Choices:
-    """Which variant a product takes: the record's, else the table's."""
+    """Which variant a product takes: the record's, else the table's.
 
-    def __init__(self, record: Mapping[Shape, Variant] | None = None) -> None:
+    external  products of the record that an external backend, by name, runs best
+    """
+
+    def __init__(
+        self,
+        record: Mapping[Shape, Variant] | None = None,
+        external: Mapping[Shape, str] | None = None,
+    ) -> None:
         self.record = dict(record or {})
+        self.external = dict(external or {})
 
     def of(self, shape: Shape, features: tuple[str, ...]) -> Variant:
         found = self.record.get(shape)

@@ -15,6 +15,9 @@ import nimblevm as nvm
 from nimblevm import relay
 from nimblevm.devices import blas
 from nimblevm.driver import compile_to_bytes
+from nimblevm.kernels import tune
+from nimblevm.kernels.tune import to_json
+from nimblevm.kernels.variants import PLAIN, Choices, Shape
 from nimblevm.relay.op import registry
 
 pytestmark = pytest.mark.skipif(
@@ -220,3 +223,58 @@ def test_library_that_is_not_there(tmp_path: Path) -> None:
 def test_section_is_named() -> None:
     exe = nvm.compile(relay.parse(text("%h", "nn.dense(%x, %w)")), weights(), external="blas")
     assert ("blas", "external") in [(s.target, s.kind) for s in exe.sections]
+
+
+def record(**external: str) -> str:
+    """A tuning record of two products, (24, 20) and (24, 30)."""
+    products = {
+        Shape("float32", "float32", 24, 20): external.get("small", ""),
+        Shape("float32", "float32", 24, 30): external.get("large", ""),
+    }
+    named = {shape: name for shape, name in products.items() if name}
+    return to_json("any", Choices(dict.fromkeys(products, PLAIN), named))
+
+
+def test_tuning_record_says_which_products() -> None:
+    """What the record knows goes where it says, with or without external=; the rest only if asked for."""
+    mod = relay.parse("""#[version = "0.0.5"]
+def @main(%x: Tensor[(?n, 24), float32], %v: Tensor[(20, 24), float32], %w: Tensor[(30, 24), float32],
+          %u: Tensor[(7, 24), float32]) {
+  (nn.relu(nn.dense(%x, %v)), nn.dense(%x, %w), nn.dense(%x, %u))
+}""")
+    params = {
+        name: RNG.normal(size=(n, 24)).astype(np.float32)
+        for name, n in zip("vwu", (20, 30, 7), strict=True)
+    }
+
+    def relus_and_all(tuning: str, external: tuple[str, ...]) -> tuple[int, int]:
+        data = compile_to_bytes(mod, params, native=False, tuning=tuning, external=external)
+        found = blobs(nvm.load(data))
+        return sum(b[5] for b in found), len(found)
+
+    assert relus_and_all(record(), ()) == (0, 0)
+    assert relus_and_all(record(), ("blas",)) == (0, 1)
+    assert relus_and_all(record(small="blas"), ()) == (1, 1)
+    assert relus_and_all(record(large="blas"), ()) == (0, 1)
+    assert relus_and_all(record(small="blas"), ("blas",)) == (1, 2)
+    text = record(small="blas", large="blas")
+    files = [compile_to_bytes(mod, params, native=False, tuning=text) for _ in range(2)]
+    assert files[0] == files[1]
+    with pytest.raises(nvm.errors.CompileError, match="no external backend 'nonesuch'"):
+        relus_and_all(record(small="nonesuch"), ())
+
+
+def test_tune_measures_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[dict[Any, float]] = []
+
+    def chosen(found: dict[Any, float]) -> tuple[Any, str]:
+        seen.append(found)
+        return PLAIN, "blas"
+
+    monkeypatch.setattr(tune, "fastest", chosen)
+    monkeypatch.setattr(tune, "candidates", lambda: iter((PLAIN,)))
+    mod, params = relay.parse(text("%h", "nn.dense(%x, %w)")), weights()
+    made = nvm.tune(mod, params, rows=(1, 3), external="blas")
+    assert [set(found) for found in seen] == [{PLAIN, "blas"}]
+    assert all(seconds > 0 for seconds in seen[0].values())
+    assert len(blobs(nvm.load(compile_to_bytes(mod, params, native=False, tuning=made)))) == 1

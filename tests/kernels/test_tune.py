@@ -7,7 +7,7 @@ import json
 import pytest
 
 from nimblevm.errors import CompileError
-from nimblevm.kernels.tune import candidates, fastest, from_json, to_json
+from nimblevm.kernels.tune import candidates, fastest, from_json, scores, to_json
 from nimblevm.kernels.variants import PLAIN, Choices, Shape, Variant
 
 SHAPE = Shape("float32", "float32", 300, 512)
@@ -16,18 +16,25 @@ OTHER = Variant((1, 2, 4), ahead=512)
 
 def test_the_fastest_in_the_mean_of_all_row_counts_wins() -> None:
     runs = {PLAIN: [lambda: 2.0, lambda: 2.0], OTHER: [lambda: 1.0, lambda: 3.0]}
-    assert fastest(runs) == (OTHER, pytest.approx(2 / 3**0.5))
+    found = scores(runs)
+    assert found == {PLAIN: pytest.approx(2), OTHER: pytest.approx(3**0.5)}
+    assert fastest(found) == (OTHER, "")
     runs[OTHER] = [lambda: 1.0, lambda: 5.0]
-    assert fastest(runs)[0] == PLAIN
+    assert fastest(scores(runs)) == (PLAIN, "")
 
 
 def test_the_plain_variant_wins_a_tie() -> None:
-    assert fastest({OTHER: [lambda: 0.99], PLAIN: [lambda: 1.0]})[0] == PLAIN
+    assert fastest({OTHER: 0.99, PLAIN: 1.0}) == (PLAIN, "")
+
+
+def test_a_backend_must_be_faster_than_the_best_variant() -> None:
+    assert fastest({PLAIN: 1.0, OTHER: 0.5, "lib": 0.495}) == (OTHER, "")
+    assert fastest({PLAIN: 1.0, OTHER: 0.5, "lib": 0.45, "slow": 3.0}) == (OTHER, "lib")
 
 
 def test_a_disturbed_round_does_not_count() -> None:
     times = iter([9.0, *[1.0] * 20])
-    assert fastest({PLAIN: [lambda: next(times)], OTHER: [lambda: 2.0]})[0] == PLAIN
+    assert fastest(scores({PLAIN: [lambda: next(times)], OTHER: [lambda: 2.0]}))[0] == PLAIN
 
 
 def test_candidates_differ_and_hold_the_plain_one() -> None:
@@ -37,11 +44,13 @@ def test_candidates_differ_and_hold_the_plain_one() -> None:
 
 
 def test_a_record_is_read_back() -> None:
-    text = to_json("x86_64", {SHAPE: OTHER})
+    small = Shape("float32", "float32", 8, 16)
+    text = to_json("x86_64", Choices({SHAPE: OTHER, small: PLAIN}, {small: "lib"}))
     choices = from_json(text)
+    assert choices.external == {small: "lib"}
     assert choices.of(SHAPE, ("avx512f",)) == OTHER
     assert choices.of(Shape("float32", "float32", 1, 1), ("avx512f",)) == PLAIN
-    assert to_json("x86_64", choices.record) == text
+    assert to_json("x86_64", choices) == text
 
 
 def test_the_table_prefetches_where_it_helps() -> None:
@@ -63,11 +72,12 @@ def test_the_table_prefetches_where_it_helps() -> None:
         (lambda r: r["products"][0]["variant"].update(panels=3), "panels"),
         (lambda r: r["products"][0]["variant"].update(ahead=-1), "ahead"),
         (lambda r: r["products"][0]["variant"].update(height=0), "height"),
+        (lambda r: r["products"][0].update(external=3), "name of a backend"),
         (lambda r: r["products"].append(3), "product 1"),
     ],
 )
 def test_a_wrong_record_is_an_error(change: object, message: str) -> None:
-    record = json.loads(to_json("x86_64", {SHAPE: OTHER}))
+    record = json.loads(to_json("x86_64", Choices({SHAPE: OTHER})))
     assert callable(change)
     change(record)
     with pytest.raises(CompileError, match=message):
