@@ -65,6 +65,7 @@ class KernelDescription:
 
     targets    levels or features of the machine code in the file, () for none
     ir_size    bytes of its kernel IR
+    external   runtimes and devices for which the file has external code of it
     """
 
     name: str
@@ -74,6 +75,7 @@ class KernelDescription:
     targets: tuple[str, ...]
     may_fail: bool
     ir_size: int
+    external: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,7 @@ def describe(exe: Executable) -> Description:
                 targets if k.native >= 0 else (),
                 k.may_fail,
                 len(k.ir),
+                info.external,
             )
             for k, info in zip(program.kernels, exe.kernels, strict=True)
         ),

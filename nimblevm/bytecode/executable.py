@@ -20,9 +20,11 @@ from nimblevm.bytecode.disassembler import disassemble
 from nimblevm.bytecode.records import program_record
 from nimblevm.bytecode.serialize import (
     ALIGNMENT,
+    EXTERNAL,
     FIXED_HEADER_SIZE,
     SIGNATURE_SIZE,
     ProgramRecord,
+    external_kernels,
     seal,
 )
 from nimblevm.bytecode.types import FunctionInfo, Type, read_function, read_types, text
@@ -61,11 +63,14 @@ class SectionInfo:
 
 @dataclass(frozen=True, slots=True)
 class KernelInfo:
-    """kind is one of KERNEL_KINDS; native: machine code of this CPU was mapped for it."""
+    """kind is one of KERNEL_KINDS; native: machine code of this CPU was mapped for it; external: the runtimes and
+    devices for which the file has external code of it.
+    """
 
     name: str
     kind: str
     native: bool
+    external: tuple[str, ...] = ()
 
 
 class Functions(Mapping[str, FunctionInfo]):
@@ -207,12 +212,19 @@ class Executable:
 
     @property
     def kernels(self) -> tuple[KernelInfo, ...]:
-        """The kernel table; says which have machine code here."""
+        """The kernel table; says which have machine code here, and external code."""
         kind, native = ffi.new("int32_t *"), ffi.new("int32_t *")
         out: list[KernelInfo] = []
+        external: dict[int, tuple[str, ...]] = {}
+        for i in range(lib.nvm_program_section_count(self.handle)):
+            number, target, data = self._section(i)
+            if number == EXTERNAL and self.format_version > 1:
+                for kernel in external_kernels(data):
+                    external[kernel] = (*external.get(kernel, ()), target)
         for i in range(lib.nvm_program_kernel_count(self.handle)):
             name = text(lib.nvm_program_kernel(self.handle, i, kind, native))
-            out.append(KernelInfo(name, KERNEL_KINDS[kind[0]], bool(native[0])))
+            info = KernelInfo(name, KERNEL_KINDS[kind[0]], bool(native[0]), external.get(i, ()))
+            out.append(info)
         return tuple(out)
 
     def _section(self, index: int) -> tuple[int, str, memoryview]:

@@ -397,6 +397,11 @@ def external_section(target: str, blobs: Mapping[int, bytes]) -> SectionRecord:
     return SectionRecord(EXTERNAL, bytes(packed), target)
 
 
+def external_kernels(data: Any) -> tuple[int, ...]:
+    """The kernels that a section of external code is for."""
+    return tuple(msgpack.unpackb(data, strict_map_key=False))
+
+
 def _bytes_view(data: Any) -> memoryview:
     view = memoryview(data)
     if view.nbytes == 0:  # cast refuses zeros in the shape

@@ -10,7 +10,12 @@ from typing import Annotated, Any
 import typer
 
 import nimblevm as nvm
-from nimblevm.bytecode.describe import Description, SectionDescription, describe
+from nimblevm.bytecode.describe import (
+    Description,
+    KernelDescription,
+    SectionDescription,
+    describe,
+)
 from nimblevm.bytecode.types import FunctionInfo
 from nimblevm.cli.console import ExecutableFile, say, table
 
@@ -79,9 +84,15 @@ def _show_functions(functions: list[FunctionInfo], every: bool) -> None:
         say(f"{hidden} internal functions not shown (--all)")
 
 
+def _kind(kernel: KernelDescription) -> str:
+    """As in "loop IR, blas": the runtimes of its external code first to last."""
+    kinds = () if kernel.kind == "external" else (kernel.kind,)
+    return ", ".join((*kinds, *kernel.external))
+
+
 def _show_contents(found: Description, every: bool) -> None:
     kernels = [
-        (k.name, k.kind, k.signature, _machine_code(k.native, k.targets)) for k in found.kernels
+        (k.name, _kind(k), k.signature, _machine_code(k.native, k.targets)) for k in found.kernels
     ]
     table(("kernel", "kind", "signature", "machine code"), kernels)
     largest = sorted(found.constants, key=lambda c: -c.size)
@@ -194,6 +205,7 @@ def _as_json(
                 "targets": k.targets,
                 "may_fail": k.may_fail,
                 "ir_bytes": k.ir_size,
+                "external": k.external,
             }
             for k in found.kernels
         ],

@@ -223,6 +223,9 @@ def test_library_that_is_not_there(tmp_path: Path) -> None:
 def test_section_is_named() -> None:
     exe = nvm.compile(relay.parse(text("%h", "nn.dense(%x, %w)")), weights(), external="blas")
     assert ("blas", "external") in [(s.target, s.kind) for s in exe.sections]
+    assert [(k.name, k.kind, k.external) for k in exe.kernels] == [
+        ("blas_dense", "loop IR", ("blas",))
+    ]
 
 
 def record(**external: str) -> str:
