@@ -42,6 +42,13 @@ static int find_folder(place *p) {
   return n > 0 && (size_t)n < sizeof p->folder;
 }
 
+/* Whether the driver caches by itself what it compiles, and asking for binaries is slow. */
+static int has_own_cache(const nvm_opencl *cl, cl_device_id device) {
+  char version[256];
+  nvm_opencl_text(cl, device, CL_DEVICE_VERSION, version, sizeof version);
+  return !getenv("NVM_CACHE") && strstr(version, "PoCL") != NULL;
+}
+
 /* Make the folder, and those around it. */
 static void make_folder(const place *p) {
   char path[sizeof p->folder];
@@ -195,7 +202,8 @@ nvm_status nvm_opencl_build(const nvm_opencl *cl, cl_context context, cl_device_
       exact ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt" : "-cl-std=CL1.2";
   place p;
   int32_t error = 0;
-  const int cached = find_place(cl, device, options, source, size, &p);
+  const int cached =
+      !has_own_cache(cl, device) && find_place(cl, device, options, source, size, &p);
   if (cached) {
     *out_program = from_binary(cl, context, device, options, p.file);
     NVM_LOG(DEBUG, "opencl: %s %s", p.file, *out_program ? "is used" : "is not there or unfit");
