@@ -102,18 +102,27 @@ class KernelCache:
         if is_region(function):
             return self._find_region(function)
         key, variables = structural_key(function)
-        if on_device(function):
+        entry = self._entries.get(key) or self._lowered(function, key, variables)
+        if on_device(function) and entry.lowered.c_kernels:
             key = ("device", key)
-        entry = self._entries.get(key)
-        if entry is None:
-            name = self.new_name(function)
-            lowered = lower_primitive(function, name, self.int_params(function))
-            if on_device(function):
-                lowered = dataclasses.replace(lowered, c_kernels=())
-            entry = self._entries[key] = Entry(name, lowered, variables)
+            entry = self._entries.get(key) or self._lowered(function, key, variables, True)
         mapping: dict[DimVar, Dim] = dict(zip(entry.variables, variables, strict=True))
         found = self._calls[function] = (entry, _kernel_call(entry, mapping))
         return found
+
+    def _lowered(
+        self,
+        function: Function,
+        key: object,
+        variables: tuple[DimVar, ...],
+        without_c: bool = False,
+    ) -> Entry:
+        name = self.new_name(function)
+        lowered = lower_primitive(function, name, self.int_params(function))
+        if without_c:
+            lowered = dataclasses.replace(lowered, c_kernels=())
+        entry = self._entries[key] = Entry(name, lowered, variables)
+        return entry
 
     def _find_region(self, function: Function) -> tuple[Entry, KernelCall]:
         key, variables = region_key(function)

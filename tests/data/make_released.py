@@ -2,7 +2,7 @@
 
     python -m tests.data.make_released 0.1.0
 
-Run once when a release is made, never for an old one: the point of these files is that they do not change. A model.nvm
+Run once when a release is made (devices.nvm of 0.2.0, for several devices, was made by hand), never for an old one: the point of these files is that they do not change. A model.nvm
 has model.npz beside it: its inputs (`in0`, ...) and results (`out0`, ...), floats. One file has machine code and a
 signature, one leaves its weights outside. The files of tests/asm use every instruction; cases.json says what each of their
 functions does. tests/bytecode/test_released.py loads and runs all of them.
