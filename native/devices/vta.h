@@ -45,11 +45,11 @@ NVM_NODISCARD nvm_status nvm_vta_launch(nvm_vta_device *device, const nvm_kernel
 NVM_NODISCARD nvm_status nvm_vta_cache_add(nvm_vta_device *device, const uint8_t *words,
                                            uint32_t count, uint32_t *out_id);
 void nvm_vta_cache_drop(nvm_vta_device *device, uint32_t id);
-/* Make a program's micro-kernels resident: LOAD instructions for those that are not are appended at
- * *out_loads (room for one each). Errors: DEVICE_ERROR if they do not fit the scratchpad. */
+/* Make a run's micro-kernels resident: LOAD instructions for those that are not are written to
+ * `loads` (room for one each). Errors: DEVICE_ERROR if they do not fit the scratchpad. */
 NVM_NODISCARD nvm_status nvm_vta_cache_load(nvm_vta_device *device, const nvm_vta_program *program,
-                                            uint64_t (*loads)[2], uint32_t *out_loads,
-                                            nvm_vta_stats *stats);
+                                            const nvm_vta_run *run, uint64_t (*loads)[2],
+                                            uint32_t *out_loads, nvm_vta_stats *stats);
 /* The scratchpad holds nothing any more. */
 void nvm_vta_cache_clear(nvm_vta_device *device);
 

@@ -56,21 +56,22 @@ static void encode_load(uint64_t words[2], const nvm_vta_cached *entry) {
 }
 
 nvm_status nvm_vta_cache_load(nvm_vta_device *device, const nvm_vta_program *program,
-                              uint64_t (*loads)[2], uint32_t *out_loads, nvm_vta_stats *stats) {
+                              const nvm_vta_run *run, uint64_t (*loads)[2], uint32_t *out_loads,
+                              nvm_vta_stats *stats) {
   uint32_t room = device->sim->shape.entries[NVM_VTA_UOP];
   uint64_t missing = 0, all = 0;
-  for (uint32_t i = 0; i < program->n_micro_kernels; i++) {
-    const nvm_vta_cached *entry = &device->cache[program->micro_kernels[i].id];
+  for (uint32_t i = 0; i < run->n_kernels; i++) {
+    const nvm_vta_cached *entry = &device->cache[program->micro_kernels[run->kernels[i]].id];
     all += entry->count;
     if (!entry->resident) missing += entry->count;
   }
   if (all > room)
-    NVM_FAIL(NVM_DEVICE_ERROR, "vta: a kernel needs %llu micro-ops at once, the scratchpad has %u",
+    NVM_FAIL(NVM_DEVICE_ERROR, "vta: a run needs %llu micro-ops at once, the scratchpad has %u",
              (unsigned long long)all, room);
   if (missing > room - device->next_uop) nvm_vta_cache_clear(device);
   *out_loads = 0;
-  for (uint32_t i = 0; i < program->n_micro_kernels; i++) {
-    nvm_vta_cached *entry = &device->cache[program->micro_kernels[i].id];
+  for (uint32_t i = 0; i < run->n_kernels; i++) {
+    nvm_vta_cached *entry = &device->cache[program->micro_kernels[run->kernels[i]].id];
     if (entry->resident) {
       stats->uop_reuses++;
       continue;

@@ -220,13 +220,13 @@ static nvm_status feed(vta_call *call, const vta_trip *trip, const nvm_vta_strea
   return call->ctx->poll(call->ctx);
 }
 
-static nvm_status feed_uops(vta_call *call) {
-  const nvm_vta_program *program = &call->code->program;
-  if (!program->n_micro_kernels) return NVM_OK;
-  uint64_t (*loads)[2] = nvm_malloc(program->n_micro_kernels * sizeof *loads);
+static nvm_status feed_uops(vta_call *call, const nvm_vta_run *run) {
+  if (!run->n_kernels) return NVM_OK;
+  uint64_t (*loads)[2] = nvm_malloc(run->n_kernels * sizeof *loads);
   if (!loads) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for loads of micro-kernels");
   uint32_t count;
-  nvm_status status = nvm_vta_cache_load(call->device, program, loads, &count, &call->stats);
+  nvm_status status =
+      nvm_vta_cache_load(call->device, &call->code->program, run, loads, &count, &call->stats);
   if (status == NVM_OK) status = nvm_vta_feed(call->device->sim, (const uint8_t *)loads, count);
   nvm_free(loads);
   return status;
@@ -240,7 +240,7 @@ static nvm_status feed_all(vta_call *call, const nvm_vta_run *run, uint64_t rows
                                                           : call->operands[symbol->operand].begin;
     trip.addresses[i] = begin + symbol->offset;
   }
-  NVM_TRY(feed_uops(call));
+  NVM_TRY(feed_uops(call, run));
   NVM_TRY(feed(call, &trip, &run->prologue));
   for (uint64_t left = rows; left; left -= trip.rows) {
     if (left < trip.rows) trip.rows = left;
@@ -257,7 +257,8 @@ static void add_stats(nvm_vta_stats *to, const nvm_vta_stats *from) {
 }
 
 /* What a run may touch: operands, constants, micro-kernels. */
-static uint32_t list_windows(const vta_call *call, nvm_vta_window *windows) {
+static uint32_t list_windows(const vta_call *call, const nvm_vta_run *run,
+                             nvm_vta_window *windows) {
   const nvm_signature *sig = call->code->signature;
   const nvm_vta_program *program = &call->code->program;
   uint32_t n = 0;
@@ -267,8 +268,8 @@ static uint32_t list_windows(const vta_call *call, nvm_vta_window *windows) {
                                       sig->operands[i].role != NVM_ROLE_IN};
   if (program->n_constant_bytes)
     windows[n++] = (nvm_vta_window){call->code->constants, program->n_constant_bytes, 0};
-  for (uint32_t i = 0; i < program->n_micro_kernels; i++) {
-    const nvm_vta_cached *entry = &call->device->cache[program->micro_kernels[i].id];
+  for (uint32_t i = 0; i < run->n_kernels; i++) {
+    const nvm_vta_cached *entry = &call->device->cache[program->micro_kernels[run->kernels[i]].id];
     windows[n++] = (nvm_vta_window){entry->dram, (uint64_t)entry->count * 4, 0};
   }
   return n;
@@ -278,7 +279,7 @@ static nvm_status run_windows(vta_call *call, const nvm_vta_run *run, uint64_t r
                               nvm_vta_window *windows) {
   nvm_vta_sim *sim = call->device->sim;
   nvm_vta_stats stats;
-  nvm_vta_begin(sim, windows, list_windows(call, windows), call->ctx, 0);
+  nvm_vta_begin(sim, windows, list_windows(call, run, windows), call->ctx, 0);
   nvm_status status = feed_all(call, run, rows);
   if (status == NVM_OK)
     status = nvm_vta_end(sim, &stats);
@@ -301,7 +302,7 @@ static nvm_status run_stream(vta_call *call, const nvm_vta_step *step) {
     if (operand != NVM_VTA_CONSTANTS && call->operands[operand].bytes)
       NVM_TRY(align(call, operand));
   }
-  size_t room = NVM_MAX_OPERANDS + 1u + call->code->program.n_micro_kernels;
+  size_t room = NVM_MAX_OPERANDS + 1u + run->n_kernels;
   nvm_vta_window *windows = nvm_malloc(room * sizeof *windows);
   if (!windows) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for a vta run");
   nvm_status status = run_windows(call, run, rows, windows);

@@ -12,6 +12,8 @@ typedef struct reader {
   nvm_mp mp;
   const nvm_signature *signature;
   nvm_vta_program *program;
+  uint32_t run;   /* number of the run that is read, from 1 */
+  uint32_t *seen; /* by micro-kernel: the last run that names it */
 } reader;
 
 static nvm_status read_operand(reader *r, const char *what, uint32_t *out_operand) {
@@ -36,7 +38,9 @@ static nvm_status read_micro_kernels(reader *r) {
   NVM_TRY(nvm_mp_array(&r->mp, "micro_kernels", 2, &count));
   if (count > MAX_MICRO_KERNELS) return nvm_mp_fail(&r->mp, "%u micro-kernels", count);
   program->micro_kernels = nvm_calloc((count + 1u) * sizeof *program->micro_kernels);
-  if (!program->micro_kernels) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for a vta program");
+  r->seen = nvm_calloc((count + 1u) * sizeof *r->seen);
+  if (!program->micro_kernels || !r->seen)
+    NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for a vta program");
   program->n_micro_kernels = count;
   for (uint32_t i = 0; i < count; i++) {
     size_t size;
@@ -70,7 +74,14 @@ static int is_transfer(const uint8_t *instruction) {
   return opcode == NVM_VTA_LOAD || opcode == NVM_VTA_STORE;
 }
 
-static nvm_status read_stream(reader *r, const nvm_vta_run *run, nvm_vta_stream *stream) {
+/* A micro-kernel that a run names. */
+static void add_kernel(reader *r, nvm_vta_run *run, uint32_t kernel) {
+  if (r->seen[kernel] == r->run) return;
+  r->seen[kernel] = r->run;
+  run->kernels[run->n_kernels++] = kernel;
+}
+
+static nvm_status read_stream(reader *r, nvm_vta_run *run, nvm_vta_stream *stream) {
   size_t bytes, mark_bytes;
   NVM_TRY(nvm_mp_bin(&r->mp, "instructions", &stream->instructions, &bytes));
   NVM_TRY(nvm_mp_bin(&r->mp, "marks", &stream->marks, &mark_bytes));
@@ -87,6 +98,7 @@ static nvm_status read_stream(reader *r, const nvm_vta_run *run, nvm_vta_stream 
                                                   : 0;
     if (mark != NVM_VTA_NO_SYMBOL && mark >= known)
       return nvm_mp_fail(&r->mp, "instruction %u is marked %u of %u", i, mark, known);
+    if (mark != NVM_VTA_NO_SYMBOL && !is_transfer(instruction)) add_kernel(r, run, mark);
   }
   return NVM_OK;
 }
@@ -107,6 +119,9 @@ static nvm_status read_run(reader *r, nvm_vta_run *run) {
       return nvm_mp_fail(&r->mp, "a symbol of operand %u of %u", symbol->operand,
                          r->signature->n_operands);
   }
+  run->kernels = nvm_malloc((r->program->n_micro_kernels + 1u) * sizeof *run->kernels);
+  if (!run->kernels) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for a vta program");
+  r->run++;
   NVM_TRY(read_stream(r, run, &run->prologue));
   NVM_TRY(read_stream(r, run, &run->body));
   return read_stream(r, run, &run->epilogue);
@@ -167,11 +182,14 @@ nvm_status nvm_vta_program_read(const void *blob, size_t size, const nvm_signatu
   r.mp.part = "vta program";
   nvm_status status = check_signature(signature);
   if (status == NVM_OK) status = read_program(&r);
+  nvm_free(r.seen);
   if (status != NVM_OK) nvm_vta_program_free(out_program);
   return status;
 }
 
 void nvm_vta_program_free(nvm_vta_program *program) {
+  for (uint32_t i = 0; i < program->n_steps; i++) nvm_free(program->steps[i].run.kernels);
+  program->n_steps = 0;
   nvm_free(program->micro_kernels);
   nvm_free(program->steps);
   program->micro_kernels = NULL;

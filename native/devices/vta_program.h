@@ -47,7 +47,8 @@ typedef struct nvm_vta_layout {
 /* prologue, body for each trip of `rows` rows, epilogue. The last trip may have fewer: then marked
  * instructions get that number as their y_size (transfers) or iter_out (GEMM and ALU). */
 typedef struct nvm_vta_run {
-  uint32_t rows, n_symbols;
+  uint32_t rows, n_symbols, n_kernels;
+  uint32_t *kernels; /* owned: the micro-kernels that its streams name, each once */
   nvm_vta_symbol symbols[NVM_VTA_MAX_SYMBOLS];
   nvm_vta_stream prologue, body, epilogue;
 } nvm_vta_run;

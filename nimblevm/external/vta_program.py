@@ -18,7 +18,8 @@ from nimblevm.compiler.external import Blob
 from nimblevm.devices.vta_isa import Config, Memory, encode
 from nimblevm.external.vta_layers import POINT, Layer, Step
 from nimblevm.external.vta_stream import LayerStreams, Marked, MicroKernels, write
-from nimblevm.external.vta_tiles import MAX_INSTRUCTIONS, Tiles, blocks
+from nimblevm.external.vta_tiles import MAX_INSTRUCTIONS, ROWS, Tiles, blocks
+from nimblevm.external.vta_timing import cycles
 from nimblevm.relay.dims import Dim
 from nimblevm.relay.types import TensorType
 
@@ -26,6 +27,8 @@ FORMAT = 1
 CONSTANTS = 0xFFFF
 """The operand of a symbol that counts from the constants."""
 MAX_STRIDE = 2**32 - 1
+MAX_TIMED = 4
+"""Trips of a dense that are timed; more take as long each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,23 +163,27 @@ def _packed_vector(step: Step, layer: Layer, config: Config) -> npt.NDArray[np.i
     return padded
 
 
-def fits(layer: Layer, tiles: Tiles, config: Config) -> bool:
-    """Whether a program of these tiles keeps to what instructions and scratchpads can hold."""
+def measured(layer: Layer, tiles: Tiles, config: Config) -> int | None:
+    """Cycles of a run of these tiles, as long as MAX_TIMED trips; None if they do not keep to what instructions and
+    scratchpads can hold.
+    """
     kernels = MicroKernels()
     try:
         streams: LayerStreams = write(layer, tiles, config, kernels)
         encode(m.instruction for m in streams.body)
     except ValueError:  # a number that its field has no room for
-        return False
+        return None
     rows = tiles.rows if layer.geometry is None else 1
     strides = [
         rows * s.blocked_row(config.block_in) for s in (input_shape(layer), output_shape(layer))
     ]
-    return (
-        len(streams.body) <= MAX_INSTRUCTIONS
-        and max(strides) <= MAX_STRIDE
-        and kernels.total <= config.entries(Memory.UOP)
-    )
+    fits = max(strides) <= MAX_STRIDE and kernels.total <= config.entries(Memory.UOP)
+    if not fits or len(streams.body) > MAX_INSTRUCTIONS:
+        return None
+    trips = blocks(ROWS, rows) if layer.geometry is None else 1
+    stream = [*streams.prologue, *(streams.body * min(trips, MAX_TIMED)), *streams.epilogue]
+    time = cycles([m.instruction for m in stream], config)
+    return time * trips // min(trips, MAX_TIMED)
 
 
-__all__ = ["ProgramWriter", "Shape", "fits", "input_shape", "output_shape"]
+__all__ = ["ProgramWriter", "Shape", "input_shape", "measured", "output_shape"]

@@ -128,9 +128,17 @@ def _tiles(p: _Problem, r: int, c: int, o: int, i: int, resident: bool) -> Tiles
     vectors = stay if stay <= acc // 4 else p.vectors * o
     uops = i if p.dense else weights
     fits = 2 * r * c * o + vectors <= acc and uops <= min(MAX_UOPS, config.entries(Memory.UOP) // 8)
-    if not fits:
+    if not fits or _instructions(p, (r, c, o, i)) > MAX_INSTRUCTIONS:
         return None
     return Tiles(r, c, o, i, resident, vectors, _cycles(p, (r, c, o, i), resident, vectors != stay))
+
+
+def _instructions(p: _Problem, sizes: tuple[int, int, int, int]) -> int:
+    """About how many a body has. A dense of many rows has trips; all tiles of an image are one body."""
+    r, c, o, i = sizes
+    tiles = (1 if p.dense else blocks(p.rows, r) * blocks(p.columns, c)) * blocks(p.out_blocks, o)
+    phase = 3 if p.dense else 2 + i
+    return tiles * (blocks(p.in_blocks, i) * phase + 1 + p.alu + (1 if p.dense else o))
 
 
 def _cycles(p: _Problem, sizes: tuple[int, int, int, int], resident: bool, reloads: bool) -> int:
@@ -159,10 +167,8 @@ def _cycles(p: _Problem, sizes: tuple[int, int, int, int], resident: bool, reloa
     compute = spatial * outs * (phases * out * i * p.taps + reset_and_steps)
     load = spatial * outs * phases * (loads_inp + (0 if resident else loads_wgt))
     store = spatial * outs * moved(Memory.OUT, out, 1 if p.dense else o)
-    per_phase = 3 + (0 if p.dense else i)
-    fetch = (
-        2 * spatial * outs * (phases * per_phase + 2 + len(range(p.alu)) + (1 if p.dense else o))
-    )
+    trips = blocks(p.rows, r) if p.dense else 1
+    fetch = 2 * trips * _instructions(p, sizes)
     first = (
         loads_inp + moved(Memory.WGT, p.out_blocks * p.in_blocks * p.taps, 1)
         if resident
@@ -172,4 +178,4 @@ def _cycles(p: _Problem, sizes: tuple[int, int, int, int], resident: bool, reloa
     return max(compute, load, store, fetch) + overhead + first + moved(Memory.OUT, out, 1)
 
 
-__all__ = ["MAX_INSTRUCTIONS", "Tiles", "blocks", "candidates", "window"]
+__all__ = ["MAX_INSTRUCTIONS", "ROWS", "Tiles", "blocks", "candidates", "window"]

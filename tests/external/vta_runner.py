@@ -11,7 +11,7 @@ import msgpack
 import numpy as np
 
 from nimblevm.devices.vta import Simulator, Stats
-from nimblevm.devices.vta_isa import Config, Load, Memory, encode
+from nimblevm.devices.vta_isa import Config, Instruction, Load, Memory, encode
 
 PAGE = 4096
 CONSTANTS, NO_SYMBOL, WHOLE = 0xFFFF, 0x7FFF, 0x8000
@@ -34,12 +34,12 @@ class Runner:
         for i, op in enumerate(operands):
             self._bytes(i, op.nbytes)[:] = np.ascontiguousarray(op).reshape(-1).view(np.uint8)
         self._bytes(CONSTANTS, len(constants))[:] = np.frombuffer(constants, np.uint8)
-        self.first = np.cumsum([0, *(len(words) // 4 for words in kernels)]).tolist()
         at, words = int(starts[len(operands) + 1]), b"".join(kernels)
         self.vta.dram[at : at + len(words)] = np.frombuffer(words, np.uint8)
-        count = self.first[-1]
-        self.uops = encode([Load(Memory.UOP, 0, at // 4, 1, count, count)])
+        self.kernels = np.cumsum([at // 4, *(len(words) // 4 for words in kernels)]).tolist()
+        self.first: dict[int, int] = {}
         self.stats: list[Stats] = []
+        self.streams: list[bytes] = []
 
     def _bytes(self, operand: int, size: int) -> np.ndarray:
         return self.vta.dram[self.begin[operand] : self.begin[operand] + size]
@@ -87,12 +87,28 @@ class Runner:
             self._bytes(dst, rows * channels * positions)[:] = flat.reshape(-1)
 
     def _stream(self, rows: int, trip: int, symbols: list[list[int]], *parts: bytes) -> None:
-        stream = self.uops
+        stream = self._micro_kernels(parts)
         stream += self._part(symbols, 0, trip, trip, *parts[:2])
         for t in range(-(-rows // trip)):
             stream += self._part(symbols, t, trip, min(trip, rows - t * trip), *parts[2:4])
         stream += self._part(symbols, 0, trip, trip, *parts[4:])
+        self.streams.append(stream)
         self.stats.append(self.vta.run(stream))
+
+    def _micro_kernels(self, parts: Sequence[bytes]) -> bytes:
+        """LOADs of those that the streams name, one behind the other."""
+        self.first, at = {}, 0
+        loads: list[Instruction] = []
+        for code, marks in zip(parts[::2], parts[1::2], strict=True):
+            for i, mark in enumerate(np.frombuffer(marks, "<u2").tolist()):
+                name = mark & ~WHOLE
+                if code[16 * i] & 7 < 2 or name == NO_SYMBOL or name in self.first:
+                    continue
+                begin, end = self.kernels[name : name + 2]
+                loads.append(Load(Memory.UOP, at, begin, 1, end - begin, end - begin))
+                self.first[name] = at
+                at += end - begin
+        return encode(loads)
 
     def _part(
         self, symbols: list[list[int]], t: int, trip: int, rows: int, code: bytes, marks: bytes
