@@ -119,13 +119,14 @@ class External:
             )
         if constants not in ("inputs", "owned"):
             raise ValueError(f'constants must be "inputs" or "owned", not {constants!r}')
-        rows = tuple(_row(row) for row in patterns)
+        rows = tuple(pattern_row(row) for row in patterns)
         values = (name, rows, codegen, merge, device, constants, runtime or name)
         for field, value in zip(self.__dataclass_fields__, values, strict=True):
             object.__setattr__(self, field, value)
 
 
-def _row(row: PatternRow) -> tuple[str, DFPattern, Check]:
+def pattern_row(row: PatternRow) -> tuple[str, DFPattern, Check]:
+    """A row of a pattern table with its check. TypeError if it has no pattern."""
     name, pattern, *rest = row
     check: Check = rest[0] if rest else _anything
     if not isinstance(pattern, DFPattern):
@@ -163,5 +164,6 @@ def find(name: str, others: Sequence[str] = ()) -> External:
 
 
 __all__ = [
-    "Blob", "Check", "Codegen", "External", "PatternRow", "Region", "find", "register", "registered",
+    "Blob", "Check", "Codegen", "External", "PatternRow", "Region", "find", "pattern_row", "register",
+    "registered",
 ]  # fmt: skip

@@ -10,12 +10,15 @@ from nimblevm.compiler.pass_base import PassContext
 from nimblevm.compiler.passes.fold_constant import FOLD_CONSTANT
 from nimblevm.compiler.passes.partition import PARTITION
 from nimblevm.driver import evaluate_call
+from nimblevm.relay.dataflow_pattern import is_op, wildcard
 from nimblevm.relay.infer_type import infer_type
-from nimblevm.relay.ir import IRModule
+from nimblevm.relay.ir import Function, IRModule
 from nimblevm.relay.parser import parse_module
 from nimblevm.relay.printer import astext
 from nimblevm.relay.structural import structural_equal
-from tests.compiler.externals import EXTERNALS
+from nimblevm.relay.visitor import post_order
+from nimblevm.tvm.relay.transform import MergeComposite
+from tests.compiler.externals import EXTERNALS, is_float32
 
 CASES = sorted((Path(__file__).parent.parent / "golden" / "partition").glob("*.rly"))
 
@@ -47,3 +50,21 @@ def test_golden(path: Path, request: pytest.FixtureRequest) -> None:
     assert same, f"--- got\n{printed}\n--- expected\n{after}"
     if path.stem.startswith("nothing"):
         assert result is before
+
+
+def test_merge_composite() -> None:
+    """TVM's pass: rows in order, nothing inside of an earlier row's function."""
+    mod = parse_module("""#[version = "0.0.5"]
+def @main(%x: Tensor[(?n, 4), float32], %w: Tensor[(4, 4), float32]) {
+  nn.dense(nn.relu(nn.dense(%x, %w)), %w)
+}""")
+    dense = is_op("nn.dense")(wildcard(), wildcard())
+    table = [("a.dense_relu", is_op("nn.relu")(dense)), ("a.dense", dense, is_float32)]
+    result = MergeComposite(table)(mod)
+    found = {
+        n.attrs["Composite"]: n.attrs["PartitionedFromPattern"]
+        for n in post_order(result["main"].body)
+        if isinstance(n, Function)
+    }
+    assert found == {"a.dense_relu": "nn.dense_nn.relu_", "a.dense": "nn.dense_"}
+    assert MergeComposite([("a.tanh", is_op("tanh")(wildcard()))])(mod)["main"].body is not None

@@ -36,7 +36,7 @@ ABSENT: dict[str, str | None] = {
         CombineParallelDense ConvertLayout Defunctionalization DefuseOps DivToMul FakeQuantizationToInteger FastMath
         FlattenAtrousConv FlexibleShapeDispatch FoldExplicitPadding FoldScaleAxis ForwardFoldScaleAxis
         InlineCompilerFunctionsBoundTo LayoutConfig LazyGradientInit Legalize ManifestLifetimes
-        MarkCompilerFunctionsAsExtern MergeCompilerRegions MergeComposite
+        MarkCompilerFunctionsAsExtern MergeCompilerRegions
         OutlineCompilerFunctionsWithExistingGlobalSymbols PartitionGraph PlanDevices SplitArgs
         ToBasicBlockNormalForm ToMixedPrecision gradient recast to_cps un_cps""",
     "tvm.relay.analysis": """AnnotatedRegionSet check_basic_block_normal_form get_calibration_data

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from nimblevm.compiler import transform as passes
+from nimblevm.compiler.external import PatternRow
 from nimblevm.compiler.passes.cse import CSE
 from nimblevm.compiler.passes.dead_code import DEAD_CODE
 from nimblevm.compiler.passes.dynamic_to_static import DYNAMIC_TO_STATIC
@@ -13,6 +14,7 @@ from nimblevm.compiler.passes.fold_constant import FOLD_CONSTANT
 from nimblevm.compiler.passes.fuse_ops import FUSE_OPS
 from nimblevm.compiler.passes.inline import INLINE
 from nimblevm.compiler.passes.lambda_lift import LAMBDA_LIFT
+from nimblevm.compiler.passes.merge_composite import merge_composite_pass
 from nimblevm.compiler.passes.partial_eval import PARTIAL_EVAL
 from nimblevm.compiler.passes.remove_unused import remove_unused_pass
 from nimblevm.compiler.passes.simplify import SIMPLIFY
@@ -126,6 +128,11 @@ def ToGraphNormalForm() -> Pass:
     return _graph()
 
 
+def MergeComposite(pattern_table: Sequence[PatternRow]) -> Pass:
+    """Functions with the attribute Composite around what the rows (name, pattern, check) match."""
+    return passes.of_steps("MergeComposite", 0, [merge_composite_pass(pattern_table)])
+
+
 def LambdaLift() -> Pass:
     """Local functions as global ones; makes A-normal form."""
     return _lift()
@@ -160,7 +167,7 @@ def RemoveUnusedFunctions(entry_functions: Sequence[str] | None = None) -> Pass:
 
 __all__ = [
     "DeadCodeElimination", "DynamicToStatic", "EliminateCommonSubexpr", "EtaExpand", "FoldConstant", "FunctionPass",
-    "FuseOps", "InferType", "InferTypeLocal", "Inline", "LambdaLift", "ModulePass", "PartialEvaluate", "Pass",
-    "PassContext", "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyInference", "ToANormalForm",
+    "FuseOps", "InferType", "InferTypeLocal", "Inline", "LambdaLift", "MergeComposite", "ModulePass", "PartialEvaluate",
+    "Pass", "PassContext", "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyInference", "ToANormalForm",
     "ToGraphNormalForm", "build_config", "function_pass", "module_pass", "passes_off",
 ]  # fmt: skip
