@@ -8,12 +8,15 @@
 #include "msgpack.h"
 #include "vta.h"
 
+enum { DEVICES = 256 }; /* as many as anybody may want: each is a simulator of its own */
+
 static const nvm_device_vtable vtable;
 
 static nvm_vta_device *vta_of(nvm_device *device) { return (nvm_vta_device *)device; }
 
 static nvm_status vta_open(int32_t ordinal, nvm_device **out_device) {
-  (void)ordinal; /* each is a simulator of its own */
+  if (ordinal >= DEVICES)
+    NVM_FAIL(NVM_DEVICE_ERROR, "vta: there are devices 0 to %d, not %d", DEVICES - 1, ordinal);
   nvm_vta_device *self = nvm_calloc(sizeof *self);
   if (!self) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for a vta device");
   self->base.vtable = &vtable;

@@ -4,6 +4,7 @@
 
 #include "call.h"
 #include "nvm_api.h"
+#include "generated/nvm_dtype.h"
 #include "nvm_device.h"
 
 const nvm_device_vtable *conformance_vtable(const char *name);
@@ -38,12 +39,26 @@ static nvm_status gather(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *
   return NVM_OK;
 }
 
+#define VECTOR(dtype, role, dim) \
+  {                              \
+    dtype, role, 1, 0, {         \
+      {                          \
+        NVM_AXIS_DIM, 0, dim     \
+      }                          \
+    }                            \
+  }
+static const nvm_operand operands[2][3] = {
+    {VECTOR(NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 0), VECTOR(NVM_DTYPE_FLOAT32, NVM_ROLE_OUT, 0)},
+    {VECTOR(NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 1), VECTOR(NVM_DTYPE_INT32, NVM_ROLE_IN, 0),
+     VECTOR(NVM_DTYPE_FLOAT32, NVM_ROLE_OUT, 0)}};
+
 static nvm_kernel kernels[2] = {
     {.name = "add_one", .fn = add_one, .signature = {.n_operands = 2, .n_in = 1, .n_out = 1}},
     {.name = "gather", .fn = gather, .signature = {.n_operands = 3, .n_in = 2, .n_out = 1}}};
 
 const void *conformance_signature(int32_t kernel) {
   nvm_signature *signature = &kernels[kernel].signature;
+  signature->operands = operands[kernel];
   signature->n_dims = (uint16_t)(1 + kernel);
   signature->may_fail = kernel == 1;
   return signature;

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import msgpack
+
 import nimblevm as nvm
 from nimblevm.compiler.kernel_table import KernelCache
 from nimblevm.compiler.pass_base import PassContext
@@ -16,6 +18,8 @@ from nimblevm.compiler.passes.fuse_ops import FUSE_OPS
 from nimblevm.compiler.passes.insert_checks import INSERT_CHECKS
 from nimblevm.compiler.passes.to_anf import TO_ANF
 from nimblevm.compiler.rewrite import is_primitive, postorder
+from nimblevm.devices.vta_isa import Config
+from nimblevm.external.vta_program import ProgramWriter
 from nimblevm.kernels.device_support import DEVICE_CODE
 from nimblevm.kernels.loop_ir import Kernel
 from nimblevm.relay.ir import Function
@@ -49,6 +53,7 @@ class Case:
     section   code for kernels ADD_ONE and GATHER; None: it runs the host's functions
     bad       bytes that no module can be made of
     computes  False: kernels leave outputs as they are (null)
+    general   False: it runs kernels of its own external code alone, which have tests elsewhere
     reports   kernels can report faults
     skip      why it can't be had here, "" if it can; asked when a test runs
     """
@@ -63,6 +68,7 @@ class Case:
     )
     computes: bool = True
     reports: bool = True
+    general: bool = True
     skip: Callable[[], str] = lambda: ""
 
 
@@ -88,6 +94,13 @@ def generated(backend: str) -> Callable[[], Section]:
     return lambda: Section(DEVICE_SECTION, backend, DEVICE_CODE[backend](suite_kernels()))
 
 
+def vta_programs() -> Section:
+    """External code for VTA, programs without steps: what the suite's kernels compute, float32, it can't."""
+    blob = ProgramWriter(Config(), 2).data()
+    code = msgpack.packb({ADD_ONE: blob, GATHER: blob}, use_bin_type=True)
+    return Section(EXTERNAL_SECTION, "vta", code)
+
+
 def _no_opencl() -> str:
     missing = needs_opencl.mark.args[0]
     return str(needs_opencl.mark.kwargs["reason"]) if missing else ""
@@ -98,10 +111,12 @@ CASES: tuple[Case, ...] = (
     Case("null", computes=False, reports=False),
     Case("simulated"),
     Case("opencl", generated("opencl"), skip=_no_opencl),
+    Case(
+        "vta", vta_programs, computes=False, reports=False, general=False
+    ),  # tests/devices/test_vta.py
 )
 """Every backend of this build has an entry, or stands in ELSEWHERE with the reason."""
 
 ELSEWHERE = {
     "cuda": "needs a driver: tests/devices/test_cuda.py runs it on a fake one, tests/devices/run_on_gpu.sh on a GPU",
-    "vta": "runs no general kernels: tests/devices/test_vta.py",
 }
