@@ -301,6 +301,7 @@ class DominatorPattern(DFPattern):
             return False
         found: Expr | None = None
         seen: set[Expr] = set()
+        passed: list[Expr] = []
         stack = [c for c in children(expr) if not isinstance(c, Op)]
         while stack:
             node = stack.pop()
@@ -312,8 +313,17 @@ class DominatorPattern(DFPattern):
                 continue
             if not Matcher().match(self.path, node):
                 return False
+            passed.append(node)
             stack.extend(c for c in children(node) if not isinstance(c, Op))
+        if found is not None:
+            matcher.bindings.update((_Passed(), node) for node in passed)
         return found is not None
+
+
+class _Passed(DFPattern):
+    """Stands for a node on the way of a DominatorPattern, which is inside of the match."""
+
+    inner = True
 
 
 _MISSING = object()

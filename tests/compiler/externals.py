@@ -59,5 +59,12 @@ EXTERNALS = {
     "dividing": _external(
         "dividing", ("d.divide", is_op("divide")(wildcard(), wildcard())), merge=True
     ),
+    "chain": _external(
+        "chain",
+        (
+            "c.dense_chain",
+            is_op("nn.relu")(wildcard()).dominates(_DENSE, is_op("tanh")(wildcard())),
+        ),
+    ),
     "owning": _external("owning", ("o.dense", _DENSE), constants="owned"),
 }

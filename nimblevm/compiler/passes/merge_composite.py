@@ -6,7 +6,8 @@ after:   fn (%FunctionVar_0, %FunctionVar_1, PartitionedFromPattern="nn.dense_nn
          }(%x, %w)
 
 For users who look at or rewrite such functions themselves; partition, which gives operators to external backends,
-matches by itself and also through lets. Rows match in the table's order, and nothing inside of an earlier row's function.
+matches by itself and also through lets. Rows match in the table's order, and nothing inside of an earlier row's
+function.
 
 Needs: inferred types, graph normal form (patterns see no lets). Keeps: both. Cost: O(nodes), times the rows.
 """
