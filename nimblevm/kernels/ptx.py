@@ -42,6 +42,10 @@ FEATURES = ("ptx",)
 """What Helpers are told of the target: halves are converted by instructions."""
 TRIPLE = "nvptx64-nvidia-cuda"
 
+GROUPS = 2
+"""Groups that multiply tiles at a time on a multiprocessor: while one waits for memory, others compute. Without a limit
+an assembler takes 150 registers a thread to load all of a step at once, for one group.
+"""
 MOST_TURNS = 64
 """Longer loops are never unrolled whole."""
 
@@ -96,9 +100,13 @@ class GridText(KernelText):
         return "".join(self._shared_arrays()) + f"{head} {{\n{body}\n}}\n"
 
     def annotations(self) -> Iterator[str]:
-        """Metadata: the exact size of its groups, from which an assembler knows how many registers there are."""
+        """Metadata: the exact size of its groups, and how many of those with tiles a multiprocessor is to hold: from
+        these an assembler knows how many registers there are.
+        """
         for axis, size in zip("xyz", self.launch.block, strict=True):
             yield f'!{{ptr @{self.symbol}, !"reqntid{axis}", i32 {size}}}'
+        if self.stack and self.shared:
+            yield f'!{{ptr @{self.symbol}, !"minctasm", i32 {GROUPS}}}'
 
     def _parameters(self) -> Iterator[str]:
         for n in self.operands:
@@ -195,6 +203,10 @@ class GridText(KernelText):
         """A loop of one thread; nobody asks it to stop."""
         b = self.lines
         extent = self._value(loop.extent)
+        if isinstance(loop.extent, Const) and _has_barrier(loop):
+            # A loop of one turn would be none, and its sums would sink into the branches that store them, where all
+            # factors have to be kept for them: 1.4 KB of spills a thread.
+            extent = b.do(f'call i64 asm "mov.u64 $0, {extent};", "=l"()')
         name = b.name("loop")
         mark = self._node(
             f'distinct !{{!SELF, !{{!"llvm.loop.mustprogress"}}{_unrolling(loop, self.stack)}}}'
@@ -229,13 +241,17 @@ class GridText(KernelText):
         b.label(f"{name}.ok")
 
 
+def _has_barrier(loop: For) -> bool:
+    return any(isinstance(s, Barrier) for s in all_statements(loop.body))
+
+
 def _unrolling(loop: For, own: set[int]) -> str:
     """The wish to unroll a loop of a fixed number of turns whole: where its variable indexes a thread's `own` arrays
     (else they are no registers), and around such a loop (so that what turns share is found). Not around barriers, which
     stand between steps that are long.
     """
     inside = list(all_statements(loop.body))
-    if any(isinstance(s, Barrier) for s in inside):
+    if _has_barrier(loop):
         return ', !{!"llvm.loop.unroll.disable"}'
     if not isinstance(loop.extent, Const) or loop.extent.value > MOST_TURNS:
         return ""

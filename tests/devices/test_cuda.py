@@ -30,11 +30,10 @@ OUT_OF_MEMORY, ILLEGAL_ADDRESS = 2, 700
 N = 100
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The runtime with its backends, and the harness."""
+def harness(folder: Path) -> Any:
+    """The runtime with its backends, and cuda_harness.c."""
     make()
-    target = tmp_path_factory.mktemp("cuda") / "harness.so"
+    target = folder / "harness.so"
     source = str(Path(__file__).with_name("cuda_harness.c"))
     includes = [f"-I{NATIVE / part}" for part in ("include", "src", "devices")]
     command = [
@@ -47,14 +46,16 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
         *includes,
         source,
     ]
-    archive = [
-        "-Wl,--whole-archive",
-        str(NATIVE / "build" / "libnimblevm.a"),
-        "-Wl,--no-whole-archive",
-    ]
-    subprocess.run([*command, *archive, "-lm", "-lpthread", "-ldl", "-o", str(target)], check=True)
+    archive = f"-Wl,--whole-archive,{NATIVE / 'build' / 'libnimblevm.a'},--no-whole-archive"
+    subprocess.run([*command, archive, "-lm", "-lpthread", "-ldl", "-o", str(target)], check=True)
     found = ctypes.CDLL(str(target))
     found.harness_message.restype = ctypes.c_char_p
+    return found
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    found = harness(tmp_path_factory.mktemp("cuda"))
     assert found.nvm_cuda_driver_set(fake.path().encode()) == 0
     return found
 
@@ -82,7 +83,7 @@ def vector_kernel(name: str, value: Any, inputs: int = 2) -> ir.Kernel:
     return ir.Kernel(name, tuple(buffers), ("n",), (body,))
 
 
-def payload() -> bytes:
+def code_of_kernels() -> bytes:
     """Kernel 0 adds, kernel 3 checks that every i is below 64."""
     add = vector_kernel("add", lambda x, i: ir.Binary("float32", "add", *x))
 
@@ -90,9 +91,7 @@ def payload() -> bytes:
         index = ir.CheckIndex("int64", i, ir.Const("int64", 64), 1)
         return ir.Load("float32", 0, (index,))
 
-    data = ptx.generate([(0, add), (3, vector_kernel("checks", checked, 1))])
-    fake.add_payload(data)
-    return data
+    return ptx.generate([(0, add), (3, vector_kernel("checks", checked, 1))])
 
 
 class Session:
@@ -191,7 +190,9 @@ class Session:
 
 @pytest.fixture(scope="module")
 def code() -> bytes:
-    return payload()
+    found = code_of_kernels()
+    fake.add_payload(found)
+    return found
 
 
 @pytest.fixture
@@ -224,10 +225,8 @@ def test_a_kernel_runs_on_the_device(session: Session) -> None:
     np.testing.assert_array_equal(out, x + y)
 
 
-def test_what_is_queued_keeps_its_order_and_no_host_memory(
-    session: Session, cuda: fake.Driver
-) -> None:
-    """The driver reads a source as late as it may, so sources are overwritten at once here."""
+def check_order(session: Session) -> None:
+    """Sources are overwritten at once; the fake driver reads them as late as it may."""
     ready(session)
     for turn in range(50):
         x, y = numbers(turn), numbers(turn + 100)
@@ -237,10 +236,16 @@ def test_what_is_queued_keeps_its_order_and_no_host_memory(
         assert session.launch(0, [0, 1, 2], N) == "OK"
         assert session.within(1, 0, 2, 0, 4 * N) == "OK"
         assert session.launch(0, [0, 1, 2], N) == "OK"
-    assert cuda.state().syncs == 0
     out = np.zeros(N, np.float32)
     assert session.copy_out(2, out) == "OK"
     np.testing.assert_allclose(out, right, rtol=1e-5, atol=1e-5)
+
+
+def test_what_is_queued_keeps_its_order_and_no_host_memory(
+    session: Session, cuda: fake.Driver
+) -> None:
+    check_order(session)
+    assert cuda.state().syncs == 1
 
 
 def test_copies_of_all_sizes_and_offsets(session: Session) -> None:
@@ -271,9 +276,11 @@ def test_many_small_copies_wait_only_when_their_staging_is_full(
     assert cuda.state().syncs == 3
 
 
-def test_a_fault_is_reported_once_and_the_device_works_on(
-    session: Session, cuda: fake.Driver
-) -> None:
+def test_a_fault_is_reported_once_and_the_device_works_on(session: Session) -> None:
+    check_faults(session)
+
+
+def check_faults(session: Session) -> None:
     ready(session)
     out = np.zeros(N, np.float32)
     assert session.copy_in(0, numbers()) == "OK"
@@ -441,10 +448,10 @@ def test_sticky_errors_stay_errors(library: Any, cuda: fake.Driver, code: bytes)
     session.close()
 
 
-def test_threads_use_devices_at_once(library: Any, cuda: fake.Driver, code: bytes) -> None:
+def check_threads(library: Any, code: bytes, devices: int) -> None:
     def work(seed: int) -> bool:
         session = Session(library, code)
-        assert session.open(seed % 2) == "OK"
+        assert session.open(seed % devices) == "OK"
         ready(session)
         good = True
         for turn in range(10):
@@ -457,6 +464,10 @@ def test_threads_use_devices_at_once(library: Any, cuda: fake.Driver, code: byte
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(work, range(8)))
+
+
+def test_threads_use_devices_at_once(library: Any, cuda: fake.Driver, code: bytes) -> None:
+    check_threads(library, code, 2)
 
 
 def test_a_child_of_fork_gets_an_error(session: Session, cuda: fake.Driver) -> None:
