@@ -188,7 +188,7 @@ def test_random_programs_with_effects(
     check(program, options)
 
 
-@pytest.mark.parametrize("start", range(0, 20, 10))
+@pytest.mark.parametrize("start", [0, 320])
 def test_random_operators(start: int) -> None:
     check_operators(start, 10)
 
