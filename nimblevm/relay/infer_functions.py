@@ -96,7 +96,7 @@ class FunctionInference:
         if node.ret_type is None and attempt is Attempt.BOTTOM:
             solver.bottom.add(opened.ret_type)
         self._frames.append(Frame(node, mark, len(self._stack), len(self.order), attempt))
-        if "Composite" not in node.attrs:  # it is made of typed code: what its dims are is known there
+        if "Composite" not in node.attrs:  # made of typed code, where its dims are known
             check_parameter_dims(node, opened.arg_types, solver.rigid)
         self._enter_body(node, opened)
 
