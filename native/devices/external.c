@@ -97,7 +97,8 @@ NVM_EXPORT int32_t nvm_external_unregister(const char *name) {
 /* --- what runtimes ask ------------------------------------------------------------------------ */
 
 NVM_EXPORT nvm_status nvm_external_fail(nvm_status code, const char *text) {
-  return nvm_fail(code > NVM_OK ? code : NVM_KERNEL_ERROR, "%s", text ? text : "");
+  if (code <= NVM_OK || code > NVM_INTERRUPTED) code = NVM_KERNEL_ERROR;
+  return nvm_fail(code, "%s", text ? text : "");
 }
 
 NVM_EXPORT uint32_t nvm_external_operand_count(const nvm_signature *signature) {

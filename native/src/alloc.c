@@ -223,6 +223,18 @@ NVM_COLD static nvm_status new_block(nvm_pool *pool, size_t capacity, size_t ali
   return NVM_OK;
 }
 
+/* The block of a VM of strangers' programs, in memory that the host can't reach: zeros by copying.
+ */
+NVM_COLD static nvm_status clear_block(nvm_pool *pool, nvm_storage *storage) {
+  void *zeros = nvm_calloc(storage->capacity);
+  const nvm_status status = zeros ? pool->device->vtable->copy_from_host(
+                                        pool->device, storage->memory, 0, zeros, storage->capacity)
+                                  : nvm_fail(NVM_OUT_OF_MEMORY, "no memory to clear a block");
+  nvm_free(zeros);
+  if (status != NVM_OK) free_block(pool, storage);
+  return status;
+}
+
 nvm_status(nvm_storage_create)(nvm_heap *heap, uint32_t device, size_t size, size_t alignment,
                                nvm_storage **out_storage) {
   if (NVM_UNLIKELY(size > NVM_MAX_BLOCK))
@@ -243,6 +255,8 @@ nvm_status(nvm_storage_create)(nvm_heap *heap, uint32_t device, size_t size, siz
     storage->size_class = (uint16_t)(wanted == NVM_BLOCK_ALIGNMENT ? size_class : NVM_NO_CLASS);
     storage->device = (uint16_t)device;
   }
+  if (NVM_UNLIKELY(heap->zero) && !pool->device->vtable->host_accessible)
+    NVM_TRY(clear_block(pool, storage));
   storage->header.refcount = 1;
   storage->header.flags = 0;
   storage->size = size;

@@ -84,10 +84,15 @@ malformed:
 
 /* --- what kernels call ------------------------------------------------------------------------ */
 
+/* What a kernel calls its fault, made one of ours. */
+static nvm_status known(nvm_status code) {
+  return code <= NVM_OK || code > NVM_INTERRUPTED ? (nvm_status)NVM_KERNEL_ERROR : code;
+}
+
 NVM_COLD static nvm_status ctx_fail(const nvm_kernel_ctx *ctx, nvm_status code, int32_t operand,
                                     int64_t index, int64_t bound) {
   nvm_call *call = (nvm_call *)(uintptr_t)ctx; /* ours, made mutable again */
-  if (code <= NVM_OK || code > NVM_INTERRUPTED) code = NVM_KERNEL_ERROR;
+  code = known(code);
   if (call->code == NVM_OK) {
     call->code = code;
     call->operand = operand;
@@ -299,6 +304,7 @@ NVM_COLD nvm_status nvm_kernel_fault(const char *kernel, nvm_status code, int32_
   char where[32] = "";
   if (operand >= 0) snprintf(where, sizeof where, ", operand %d", operand);
   const long long i = index, size = bound;
+  code = known(code);
   switch (code) {
     case NVM_INDEX_OUT_OF_RANGE:
       return nvm_fail(code, "kernel %s%s: index %lld is outside of an axis of size %lld", kernel,
@@ -314,7 +320,7 @@ NVM_COLD nvm_status nvm_kernel_fault(const char *kernel, nvm_status code, int32_
 
 NVM_COLD static nvm_status report(nvm_call *call, nvm_status status) {
   const char *name = call->kernel->name;
-  if (status < NVM_OK || status > NVM_INTERRUPTED) status = NVM_KERNEL_ERROR;
+  status = known(status);
   if (call->code != NVM_OK)
     return nvm_kernel_fault(name, call->code, call->operand, call->index, call->bound);
   if (call->host &&

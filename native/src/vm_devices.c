@@ -7,6 +7,8 @@
 #include "log.h"
 #include "program_tables.h"
 
+#define UPLOAD_SLACK ((size_t)16 << 20)
+
 /* --- names ------------------------------------------------------------------------------------ */
 
 /* Does `text` begin with this name, ended by one of `ends` or the end? */
@@ -100,11 +102,6 @@ static nvm_status code_table(const nvm_program *program, const void ***out_code)
 /* Device code for an opened device that needs some. Leaves pool->code NULL if there is none. */
 static nvm_status load_code(const nvm_program *program, nvm_pool *pool, reasons *r) {
   const size_t before = r->used;
-  if (program->flags & NVM_LOAD_NO_NATIVE) {
-    add(r, "; %s: the file's code for it is not used, as native=False asks",
-        pool->device->vtable->name);
-    return NVM_OK;
-  }
   NVM_TRY(load_module(program, pool, NVM_SECTION_LAST, r));
   NVM_TRY(load_module(program, pool, NVM_SECTION_DEVICE, r));
   if (!pool->modules[0] && !pool->modules[1]) {
@@ -125,11 +122,14 @@ static nvm_status make_external(const nvm_kernel *kernel, const nvm_external_run
   nvm_external *made = nvm_malloc(sizeof *made);
   if (!made) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for external code");
   *made = (nvm_external){.runtime = runtime};
+  nvm_error_clear(); /* what is recorded then is the runtime's own */
   const nvm_status status = runtime->create(runtime->context, blob, size, kernel->name,
                                             &kernel->signature, &made->instance);
   if (status != NVM_OK) {
     nvm_free(made);
-    return status;
+    if (status == NVM_INTERRUPTED || nvm_last_error()->code == status) return status;
+    NVM_FAIL(NVM_KERNEL_ERROR, "the runtime \"%s\" refuses kernel %s with status %d, unexplained",
+             runtime->name, kernel->name, status);
   }
   *code = made;
   return NVM_OK;
@@ -227,13 +227,33 @@ static nvm_status upload(nvm_heap *heap, const nvm_tensor *constant, nvm_tensor 
   return NVM_OK;
 }
 
+/* How many constants are uploaded. Any number of them may lie on the same bytes of a file, so what
+ * they take together is bounded, as it is for weights that are bound late. */
+static nvm_status count_uploads(const nvm_vm *vm, uint32_t *out_count) {
+  const nvm_program *program = vm->program;
+  const size_t most = SIZE_MAX / 64;
+  size_t left = program->sections[NVM_SECTION_CONSTANTS].size;
+  for (uint32_t i = 0; i < program->n_weights && left < most; i++) left += program->weights[i].size;
+  left = (left < most ? left : most) * NVM_LAYOUT_GROWTH + UPLOAD_SLACK;
+  for (uint32_t i = 0; i < program->n_constants; i++) {
+    const nvm_tensor *constant = program->constants[i];
+    if (!is_uploaded(vm->heap, constant)) continue;
+    if (constant->bytes > left)
+      NVM_FAIL(NVM_MEMORY_LIMIT,
+               "constants on devices take more than %d times the bytes that the file has for them",
+               NVM_LAYOUT_GROWTH);
+    left -= constant->bytes;
+    ++*out_count;
+  }
+  return NVM_OK;
+}
+
 /* The program's constants, those of other devices replaced by copies there. */
 static nvm_status place_constants(nvm_vm *vm) {
   const nvm_program *program = vm->program;
   uint32_t count = 0;
   vm->constants = program->constants;
-  for (uint32_t i = 0; i < program->n_constants; i++)
-    count += (uint32_t)is_uploaded(vm->heap, program->constants[i]);
+  NVM_TRY(count_uploads(vm, &count));
   if (!count) return NVM_OK;
   nvm_tensor **own = nvm_malloc(program->n_constants * sizeof *own);
   if (!own) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for constants");
@@ -261,6 +281,10 @@ static nvm_status try_backend(const nvm_program *program, nvm_pool *pool, const 
   const nvm_device_vtable *vtable = nvm_device_find(name);
   if (!vtable || vtable->api_version != NVM_DEVICE_API_VERSION) {
     add(r, "; this build has no device backend \"%s\"", name);
+    return NVM_OK;
+  }
+  if (!vtable->host_code && (program->flags & NVM_LOAD_NO_NATIVE)) { /* not even its driver */
+    add(r, "; %s: the file's code for it is not used, as native=False asks", name);
     return NVM_OK;
   }
   nvm_status status = vtable->open(ordinal, &pool->device);
