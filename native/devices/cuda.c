@@ -163,10 +163,12 @@ static void cuda_free(nvm_device *device, void *memory, size_t size) {
 /* What kernels reported since the last time; the record was read. */
 static nvm_status report(cuda_device *d) {
   const nvm_device_fault found = *d->found;
-  d->may_have_fault = 0;
-  if (found.code == 0) return NVM_OK;
-  const cu_result result = d->cu->set32(d->fault, 0, sizeof found / sizeof(uint32_t), d->stream);
+  cu_result result = CU_SUCCESS;
+  if (found.code != 0)
+    result = d->cu->set32(d->fault, 0, sizeof found / sizeof(uint32_t), d->stream);
   if (result != CU_SUCCESS) return failed(d, result, "clearing the fault record");
+  d->may_have_fault = 0; /* only now: what is left in the record is not a later run's */
+  if (found.code == 0) return NVM_OK;
   const char *name = "of the device";
   for (const code *c = d->codes; c; c = c->next)
     if (c->name && (int64_t)c->kernel->index == found.kernel) name = c->name;

@@ -133,6 +133,7 @@ static nvm_status opencl_alloc(nvm_device *device, size_t size, size_t alignment
                                void **out_memory) {
   opencl_device *d = of(device);
   (void)alignment; /* ranges begin with a page, the driver's buffers at its own largest alignment */
+  NVM_TRY(nvm_opencl_check_process());
   if (!nvm_allocation_allowed())
     NVM_FAIL(NVM_OUT_OF_MEMORY, "opencl: no memory for %zu bytes", size);
   int32_t error = 0;
@@ -158,6 +159,7 @@ static nvm_status opencl_alloc(nvm_device *device, size_t size, size_t alignment
 static void opencl_free(nvm_device *device, void *memory, size_t size) {
   opencl_device *d = of(device);
   cl_mem buffer = NULL;
+  if (nvm_opencl_forked()) return; /* another thread may have had the lock */
   pthread_mutex_lock(&d->lock);
   const size_t at = behind(d, memory);
   if (at > 0 && d->ranges[at - 1].begin == (char *)memory) {
@@ -188,12 +190,12 @@ static nvm_status check_faults(opencl_device *d) {
   drop_staged(d);
   if (!d->may_have_fault) return NVM_OK;
   nvm_device_fault found, none = {0};
-  d->may_have_fault = 0;
   int32_t error =
       d->cl->EnqueueReadBuffer(d->queue, d->fault, 1, 0, sizeof found, &found, 0, NULL, NULL);
   if (error == 0 && found.code != 0)
     error = d->cl->EnqueueWriteBuffer(d->queue, d->fault, 1, 0, sizeof none, &none, 0, NULL, NULL);
   if (error != 0) return nvm_opencl_fail(error, "reading the fault record");
+  d->may_have_fault = 0; /* only now: what is left in the record is not a later run's */
   if (found.code == 0) return NVM_OK;
   const char *name = "of the device";
   for (const code *c = d->codes; c; c = c->next)
@@ -203,6 +205,7 @@ static nvm_status check_faults(opencl_device *d) {
 
 static nvm_status opencl_sync(nvm_device *device) {
   opencl_device *d = of(device);
+  NVM_TRY(nvm_opencl_check_process());
   const int32_t error = d->cl->Finish(d->queue);
   if (error != 0) return nvm_opencl_fail(error, "waiting for queued work");
   return check_faults(d);
@@ -229,6 +232,7 @@ static nvm_status opencl_copy_in(nvm_device *device, void *dst, size_t dst_offse
   opencl_device *d = of(device);
   size_t offset = 0;
   if (size == 0) return NVM_OK;
+  NVM_TRY(nvm_opencl_check_process());
   cl_mem buffer = lookup(d, (char *)dst + dst_offset, &offset);
   if (!buffer) return no_buffer("a copy to it");
   const void *copy = stage(d, src, size);
@@ -242,6 +246,7 @@ static nvm_status opencl_copy_out(nvm_device *device, void *dst, const void *src
   opencl_device *d = of(device);
   size_t offset = 0;
   if (size == 0) return opencl_sync(device);
+  NVM_TRY(nvm_opencl_check_process());
   cl_mem buffer = lookup(d, (const char *)src + src_offset, &offset);
   if (!buffer) return no_buffer("a copy from it");
   const int32_t error =
@@ -255,6 +260,7 @@ static nvm_status opencl_copy_within(nvm_device *device, void *dst, size_t dst_o
   opencl_device *d = of(device);
   size_t from = 0, to = 0;
   if (size == 0) return NVM_OK;
+  NVM_TRY(nvm_opencl_check_process());
   cl_mem source = lookup(d, (const char *)src + src_offset, &from);
   cl_mem target = lookup(d, (char *)dst + dst_offset, &to);
   if (!source || !target) return no_buffer("a copy within it");
@@ -267,16 +273,17 @@ static nvm_status opencl_copy_within(nvm_device *device, void *dst, size_t dst_o
 
 static void opencl_close(nvm_device *device) {
   opencl_device *d = of(device);
-  if (d->queue) (void)d->cl->Finish(d->queue);
+  const int ours = !nvm_opencl_forked();
+  if (ours && d->queue) (void)d->cl->Finish(d->queue);
   drop_staged(d);
   for (size_t i = 0; i < d->n_ranges; i++) {
     munmap(d->ranges[i].begin, reserved(d->ranges[i].size));
-    d->cl->ReleaseMemObject(d->ranges[i].buffer);
+    if (ours) d->cl->ReleaseMemObject(d->ranges[i].buffer);
   }
   nvm_free(d->ranges);
-  if (d->fault) d->cl->ReleaseMemObject(d->fault);
-  if (d->queue) d->cl->ReleaseCommandQueue(d->queue);
-  if (d->context) d->cl->ReleaseContext(d->context);
+  if (ours && d->fault) d->cl->ReleaseMemObject(d->fault);
+  if (ours && d->queue) d->cl->ReleaseCommandQueue(d->queue);
+  if (ours && d->context) d->cl->ReleaseContext(d->context);
   pthread_mutex_destroy(&d->lock);
   nvm_free(d);
 }
@@ -315,7 +322,8 @@ static nvm_status opencl_open(int32_t ordinal, nvm_device **out_device) {
 static void opencl_unload(nvm_device *device, void *handle) {
   opencl_device *d = of(device);
   module *m = handle;
-  (void)d->cl->Finish(d->queue);
+  const int ours = !nvm_opencl_forked();
+  if (ours) (void)d->cl->Finish(d->queue);
   for (uint32_t k = 0; m->codes && k < m->code.n_kernels; k++) {
     code *one = &m->codes[k];
     for (code **at = &d->codes; *at; at = &(*at)->next)
@@ -323,10 +331,10 @@ static void opencl_unload(nvm_device *device, void *handle) {
         *at = one->next;
         break;
       }
-    for (uint32_t i = 0; one->entries && i < one->kernel->n_launches; i++)
+    for (uint32_t i = 0; ours && one->entries && i < one->kernel->n_launches; i++)
       if (one->entries[i]) d->cl->ReleaseKernel(one->entries[i]);
   }
-  if (m->program) d->cl->ReleaseProgram(m->program);
+  if (ours && m->program) d->cl->ReleaseProgram(m->program);
   nvm_arena_destroy(m->arena);
   nvm_free(m);
 }
@@ -434,6 +442,7 @@ static nvm_status opencl_launch(nvm_device *device, const nvm_kernel_ctx *ctx, n
   const code *c = handle;
   (void)ctx;
   (void)fn;
+  NVM_TRY(nvm_opencl_check_process());
   for (uint32_t i = 0; i < c->kernel->n_launches; i++) {
     const nvm_device_launch *launch = &c->kernel->launches[i];
     uint32_t groups[3];

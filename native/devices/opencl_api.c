@@ -2,12 +2,26 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 static nvm_opencl functions;
 static char missing[512]; /* why there is none, "" if there is */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+static atomic_int forked;
+
+static void in_child(void) { atomic_store(&forked, 1); }
+
+int nvm_opencl_forked(void) { return atomic_load_explicit(&forked, memory_order_relaxed); }
+
+nvm_status nvm_opencl_check_process(void) {
+  if (nvm_opencl_forked())
+    NVM_FAIL(NVM_DEVICE_ERROR,
+             "opencl: this process was forked from one that uses OpenCL, whose drivers have their "
+             "threads there: start workers by \"spawn\", or use OpenCL in the child only");
+  return NVM_OK;
+}
 
 static void load(void) {
   void *library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -25,11 +39,13 @@ static void load(void) {
   }
   NVM_OPENCL_FUNCTIONS(X)
 #undef X
+  (void)pthread_atfork(NULL, NULL, in_child);
 }
 
 nvm_status nvm_opencl_get(const nvm_opencl **out_cl) {
   pthread_once(&once, load);
   if (missing[0]) NVM_FAIL(NVM_DEVICE_ERROR, "opencl: %s", missing);
+  NVM_TRY(nvm_opencl_check_process());
   *out_cl = &functions;
   return NVM_OK;
 }

@@ -97,7 +97,13 @@ typedef struct nvm_opencl {
 #undef X
 } nvm_opencl;
 
-/* out_cl: the driver's functions, for ever. Errors: DEVICE_ERROR that says what is missing. */
+/* Whether this process is a child, by fork(), of the one that loaded the drivers: their threads are
+ * not here, so a call may wait for ever, and none is made. */
+int nvm_opencl_forked(void);
+/* DEVICE_ERROR in such a child. */
+NVM_NODISCARD nvm_status nvm_opencl_check_process(void);
+/* out_cl: the driver's functions, for ever. Errors: DEVICE_ERROR that says what is missing, or that
+ * the process is such a child. */
 NVM_NODISCARD nvm_status nvm_opencl_get(const nvm_opencl **out_cl);
 /* The device `ordinal` among those of all platforms that are usable, GPUs first, then accelerators,
  * then CPUs. Errors: DEVICE_ERROR that names those there are. */

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import msgpack
@@ -163,3 +165,43 @@ def test_a_missing_device_is_an_error_or_the_host() -> None:
     x, i = floats(5), np.array([4, 0])
     with nvm.VirtualMachine(exe, device="opencl:9", fallback=True) as vm:
         assert (vm.run(x, i).numpy() == x[i]).all()
+
+
+FORKED = """
+import os, sys
+import numpy as np
+import nimblevm as nvm
+from nimblevm.errors import DeviceError
+text = '#[version = "0.0.5"] def @main(%x: Tensor[(4), float32]) { tanh(%x) }'
+exe = nvm.compile(nvm.relay.parse(text), device="opencl")
+x = np.ones(4, np.float32)
+vm = nvm.VirtualMachine(exe)
+want = vm.run(x).numpy()
+child = os.fork()
+if child == 0:
+    status = 1
+    try:
+        for use in (lambda: vm.run(x), lambda: nvm.VirtualMachine(exe)):
+            try:
+                use()
+            except DeviceError as error:
+                assert "forked" in str(error), error
+            else:
+                raise AssertionError("it ran")
+        vm.close()
+        with nvm.VirtualMachine(exe, fallback=True) as host:
+            np.testing.assert_allclose(host.run(x).numpy(), want, rtol=1e-6)
+        status = 0
+    finally:
+        os._exit(status)
+assert os.waitpid(child, 0)[1] == 0
+assert (vm.run(x).numpy() == want).all()
+"""
+
+
+def test_a_child_of_fork_is_told_that_drivers_work_in_the_parent_alone() -> None:
+    """Their threads are not in the child: without a check it waits for ever."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
