@@ -25,6 +25,7 @@ enum {
   TRANSPOSED = 112,
   BLOB_BYTES = 8,
   MAX_BLOCKS = 8,
+  MAX_SIZE = INT32_MAX - 4096, /* of an axis: blocks round up, in ints */
   FEW_ROWS = 4
 };
 
@@ -163,7 +164,7 @@ static int fits(const nvm_external_operand *operands, uint32_t n_in, product *p)
   const int64_t m = (int64_t)(out->bytes / sizeof(float)) / n;
   if ((uint64_t)x->bytes != (uint64_t)m * (uint64_t)k * sizeof(float)) return 0;
   if (p->of->has_bias && operands[2].bytes != (size_t)n * sizeof(float)) return 0;
-  if (m > INT32_MAX || n > INT32_MAX || k > INT32_MAX) return 0;
+  if (m > MAX_SIZE || n > MAX_SIZE || k > MAX_SIZE) return 0;
   p->m = (int)m;
   p->n = (int)n;
   p->k = (int)k;

@@ -4,8 +4,15 @@
 
 #include "vta_sim.h"
 
-/* Micro-ops between two questions whether to go on. */
-enum { POLL_UOPS = 1 << 16 };
+/* Between two questions whether to go on. */
+enum { POLL_WORK = 1 << 16 };
+
+nvm_status nvm_vta_worked(nvm_vta_sim *sim, uint64_t work) {
+  sim->work += work;
+  if (sim->work < POLL_WORK || !sim->ctx) return NVM_OK;
+  sim->work = 0;
+  return sim->ctx->poll(sim->ctx);
+}
 
 static uint64_t transfer_cycles(const nvm_vta_shape *shape, const nvm_vta_instruction *in) {
   uint64_t moved = (uint64_t)in->y_size * in->x_size;
@@ -333,21 +340,19 @@ static nvm_status compute(nvm_vta_sim *sim, const nvm_vta_command *command) {
   const nvm_vta_clock *clock = &sim->units[NVM_VTA_COMPUTE].clock;
   const vta_turn turn = {sim, command, clock->done[NVM_VTA_COMPUTE], clock->done[NVM_VTA_LOADER],
                          clock->done[NVM_VTA_STORER]};
-  uint64_t since_poll = 0;
   for (uint32_t i = 0; i < in->iter_out; i++)
     for (uint32_t j = 0; j < in->iter_in; j++) {
       NVM_TRY(run_uops(&turn, i * in->dst_out + j * in->dst_in, i * in->src_out + j * in->src_in,
                        i * in->wgt_out + j * in->wgt_in));
-      since_poll += (uint64_t)(in->uop_end - in->uop_begin);
-      if (since_poll < POLL_UOPS) continue;
-      since_poll = 0;
-      if (sim->ctx) NVM_TRY(sim->ctx->poll(sim->ctx));
+      NVM_TRY(nvm_vta_worked(sim, (uint64_t)(in->uop_end - in->uop_begin)));
     }
   if (in->opcode == NVM_VTA_GEMM && !in->reset) sim->stats.block_products += micro_ops(in);
   return NVM_OK;
 }
 
 nvm_status nvm_vta_execute(nvm_vta_sim *sim, const nvm_vta_command *command) {
+  /* A transfer's rows are held against those of others, and it against the windows. */
+  NVM_TRY(nvm_vta_worked(sim, 64 + (uint64_t)command->instruction.y_size + sim->n_windows));
   switch (command->instruction.opcode) {
     case NVM_VTA_LOAD:
       return load(sim, command);

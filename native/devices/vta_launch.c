@@ -109,8 +109,8 @@ static nvm_status count_rows(const vta_call *call, const nvm_vta_count *count, u
  */
 
 /* One row between row-major and blocks. */
-static void move_row(const nvm_vta_layout *layout, uint32_t block, const uint8_t *src,
-                     uint8_t *dst) {
+static nvm_status move_row(const vta_call *call, const nvm_vta_layout *layout, uint32_t block,
+                           const uint8_t *src, uint8_t *dst, uint64_t *since_poll) {
   uint64_t positions = layout->positions, channels = layout->channels;
   uint64_t blocks = (channels + block - 1) / block;
   for (uint64_t b = 0; b < blocks; b++) {
@@ -126,8 +126,13 @@ static void move_row(const nvm_vta_layout *layout, uint32_t block, const uint8_t
           dst[plain] = src[blocked + c];
       }
       if (layout->to_blocks) memset(dst + blocked + lanes, 0, block - lanes);
+      *since_poll += block;
+      if (*since_poll < POLL_BYTES) continue;
+      *since_poll = 0;
+      NVM_TRY(call->ctx->poll(call->ctx));
     }
   }
+  return NVM_OK;
 }
 
 static nvm_status run_layout(vta_call *call, const nvm_vta_step *step) {
@@ -152,13 +157,9 @@ static nvm_status run_layout(vta_call *call, const nvm_vta_step *step) {
   if (!read || !written) return NVM_OK;
   uint8_t *memory = call->device->dram.memory;
   uint64_t since_poll = 0;
-  for (uint64_t r = 0; r < rows; r++) {
-    move_row(layout, block, memory + from->begin + r * from_row, memory + to->begin + r * to_row);
-    since_poll += blocked_row;
-    if (since_poll < POLL_BYTES) continue;
-    since_poll = 0;
-    NVM_TRY(call->ctx->poll(call->ctx));
-  }
+  for (uint64_t r = 0; r < rows; r++)
+    NVM_TRY(move_row(call, layout, block, memory + from->begin + r * from_row,
+                     memory + to->begin + r * to_row, &since_poll));
   count_layout(call, read, written);
   return NVM_OK;
 }

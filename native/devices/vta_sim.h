@@ -90,6 +90,7 @@ typedef struct nvm_vta_sim {
   uint32_t n_windows;
   uint64_t cycle_limit;            /* 0: none */
   const nvm_kernel_ctx *ctx;       /* asked whether to go on; NULL: nobody asks */
+  uint64_t work;                   /* since it was asked */
   uint64_t first[NVM_VTA_MODULES]; /* numbers up to this one belong to earlier runs */
   uint64_t begun_at, fetched_at, number;
   uint8_t finished; /* FINISH was executed */
@@ -123,6 +124,9 @@ void nvm_vta_stats_add(const nvm_vta_stats *stats);
 /* Why an instruction failed: DEVICE_ERROR "vta instruction 12 (GEMM): ...". */
 NVM_NODISCARD nvm_status nvm_vta_fault(const nvm_vta_command *command, const char *format, ...)
     __attribute__((format(printf, 2, 3), cold));
+
+/* After some work, in micro-ops or what takes as long: ask whether to go on. */
+NVM_NODISCARD nvm_status nvm_vta_worked(nvm_vta_sim *sim, uint64_t work);
 
 /* Cycles that the instruction takes, at least 1. */
 uint64_t nvm_vta_cycles(const nvm_vta_shape *shape, const nvm_vta_instruction *instruction);

@@ -60,6 +60,7 @@ static nvm_status load_module(const nvm_program *program, nvm_pool *pool, uint32
                               reasons *r) {
   const nvm_device_vtable *vtable = pool->device->vtable;
   void **module = &pool->modules[kind == NVM_SECTION_DEVICE];
+  if (!vtable->load_module) return NVM_OK;
   for (uint32_t i = 3; i < program->n_sections && !*module; i++) {
     const nvm_section *section = &program->sections[i];
     if (section->kind != kind || !starts_with(section->target, vtable->name, ":")) continue;

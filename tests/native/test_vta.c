@@ -105,6 +105,34 @@ static void test_streams(uint32_t seeds) {
   CHECK(ran > seeds / 4); /* some get to the end */
 }
 
+static uint32_t polls;
+static nvm_status late(const nvm_kernel_ctx *ctx) {
+  (void)ctx;
+  return ++polls == 3 ? NVM_TIME_LIMIT : NVM_OK;
+}
+
+/* Transfers take time too, and may be millions. */
+static void test_transfers_ask_whether_to_go_on(void) {
+  const nvm_vta_config config = {0, 4, 4, 15, 15, 18, 17, 8, 16};
+  const nvm_kernel_ctx ctx = {.abi = NVM_KERNEL_ABI, .size = sizeof ctx, .poll = late};
+  static uint64_t loads[4096][2];
+  for (size_t i = 0; i < COUNT(loads); i++) {
+    loads[i][0] = NVM_VTA_LOAD | NVM_VTA_INP << 7;
+    loads[i][1] = 1 | 1 << 16; /* a row of one entry */
+  }
+  uint8_t dram[64] = {0};
+  const nvm_vta_window whole = {0, sizeof dram, 1};
+  nvm_vta_sim *sim;
+  CHECK_STATUS(nvm_vta_sim_create(&config, dram, sizeof dram, &sim), NVM_OK);
+  nvm_vta_begin(sim, &whole, 1, &ctx, 0);
+  CHECK_STATUS(nvm_vta_feed(sim, (const uint8_t *)loads, COUNT(loads)), NVM_TIME_LIMIT);
+  CHECK(polls == 3);
+  nvm_vta_begin(sim, &whole, 1, &ctx, 0);
+  CHECK_STATUS(nvm_vta_feed(sim, (const uint8_t *)loads, COUNT(loads)), NVM_OK);
+  nvm_vta_abandon(sim);
+  nvm_vta_sim_destroy(sim);
+}
+
 static void test_configurations(void) {
   const nvm_vta_config good = {0, 4, 4, 15, 15, 18, 17, 8, 16};
   for (size_t field = 0; field < sizeof good / sizeof(uint32_t); field++) {
@@ -120,6 +148,7 @@ static void test_configurations(void) {
 
 int main(void) {
   const char *more = getenv("SEEDS");
+  test_transfers_ask_whether_to_go_on();
   test_configurations();
   test_streams(more ? (uint32_t)atoi(more) : 200);
   return failures != 0;
