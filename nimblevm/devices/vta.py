@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -74,11 +75,12 @@ class Simulator:
         stats = vta.run([Load(Memory.INP, ...), ..., Finish()])
 
     Scratchpads are empty at the start of each run, but micro-ops stay. Raises InvalidExecutable for a configuration
-    that C refuses, DeviceError that names the instruction at fault.
+    that C refuses, DeviceError that names the instruction at fault. Threads take turns.
     """
 
     def __init__(self, config: Config | None = None, dram_bytes: int = 1 << 20) -> None:
         self.config = config or Config()
+        self._lock = Lock()
         numbers = ffi.new("nvm_vta_config *", self.config.numbers())
         out = ffi.new("nvm_vta_simulator **")
         self._dram = np.zeros(dram_bytes, np.uint8)
@@ -97,7 +99,8 @@ class Simulator:
             raise ValueError(f"{len(data)} bytes are no whole number of instructions")
         record = ffi.new("nvm_vta_stats *")
         count = len(data) // vta_isa.INSTRUCTION_BYTES
-        check(lib.nvm_vta_simulator_run(self._open(), data, count, cycle_limit, record))
+        with self._lock:
+            check(lib.nvm_vta_simulator_run(self._open(), data, count, cycle_limit, record))
         return _stats(record)
 
     def _open(self) -> Any:
@@ -107,9 +110,10 @@ class Simulator:
 
     def close(self) -> None:
         """Free its memory; the second time nothing happens."""
-        if self._handle is not None:
-            lib.nvm_vta_simulator_destroy(self._handle)
-            self._handle = None
+        with self._lock:
+            if self._handle is not None:
+                lib.nvm_vta_simulator_destroy(self._handle)
+                self._handle = None
 
     def __enter__(self) -> Simulator:
         return self

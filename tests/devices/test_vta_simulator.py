@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -381,3 +382,21 @@ def test_hostile_streams(count: int) -> None:
             except DeviceError:
                 pass
     assert ran > count // 100
+
+
+def test_threads_take_turns() -> None:
+    """The interpreter's lock is dropped in a run; closing waits for its end."""
+    turns = [Gemm(uop_end=1, iter_out=16000, iter_in=2, reset=True) for _ in range(40)]
+    program = encode(in_order([Load(Memory.UOP, y_size=1, x_size=1), *turns]))
+
+    def run(_: int) -> int | None:
+        try:
+            return vta.run(program).gemm_cycles
+        except Closed:
+            return None
+
+    with ThreadPoolExecutor(4) as pool, Simulator(SMALL, DRAM) as vta:
+        assert set(pool.map(run, range(12))) == {40 * 32000}
+        late = [pool.submit(run, 0) for _ in range(8)]
+        vta.close()
+        assert {future.result() for future in late} <= {40 * 32000, None}
