@@ -347,8 +347,10 @@ nvm_status nvm_vm_open_devices(nvm_vm *vm, const nvm_vm_options *options) {
   if (named) NVM_TRY(narrow(program, named, &all));
   for (uint32_t i = 0; i < program->n_devices; i++) {
     const char *wanted = all ? all : program->devices[i];
-    if (i > 0 && !all && named && names(wanted, named)) wanted = named;
-    const int32_t ordinal = i > 0 && options ? options->ordinal : 0;
+    const int is_named = named && i > 0 && !all && names(wanted, named);
+    if (is_named) wanted = named;
+    /* It counts devices of the backend that is named, if one is. */
+    const int32_t ordinal = i > 0 && options && (is_named || all || !named) ? options->ordinal : 0;
     NVM_TRY(open_index(vm, i, wanted, ordinal, options && options->fallback));
   }
   NVM_TRY(open_externals(program, vm->heap, options && options->fallback));

@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 import nimblevm as nvm
+from nimblevm._ffi import check, ffi, lib
+from nimblevm.bytecode.assembler import assemble
+from nimblevm.bytecode.serialize import serialize
 from nimblevm.devices import Device, available, backends, cpu, null
+from nimblevm.errors import DeviceError
 
 PROGRAM = """#[version = "0.0.5"]
 def @main(%x: Tensor[(?n, 4), float32], %w: Tensor[(3, 4), float32]) -> Tensor[(?n, 3), float32] {
@@ -53,3 +57,18 @@ def test_null_records_and_computes_nothing() -> None:
         out = vm.run(np.ones((2, 4), np.float32), np.ones((3, 4), np.float32))
         np.testing.assert_allclose(out.numpy(), np.full((2, 3), np.tanh(4)), rtol=1e-6)
     assert (null.counts() - before).launches == 1
+
+
+def test_an_ordinal_counts_devices_of_the_backend_that_is_named() -> None:
+    """There is one simulated device, and any number of null ones."""
+    text = '.device "cpu"\n.device "null"\n.device "simulated"\n.type int64\n'
+    text += ".func @main public [] -> int t0\n  LoadConsti i0, 1\n  Ret i0\n.end\n"
+    exe = nvm.Executable.from_bytes(serialize(assemble(text)))
+    options, out = ffi.new("nvm_vm_options *"), ffi.new("nvm_vm **")
+    name = ffi.new("char[]", b"null")
+    options.size, options.threads, options.ordinal = ffi.sizeof("nvm_vm_options"), 1, 3
+    with pytest.raises(DeviceError, match="one simulated device, 0; asked for 3"):
+        check(lib.nvm_vm_create(exe.handle, options, out))
+    options.device = name
+    check(lib.nvm_vm_create(exe.handle, options, out))
+    lib.nvm_vm_destroy(out[0])
