@@ -379,7 +379,7 @@ static nvm_status check_capability(const cuda_device *d, const char *ptx) {
 
 /* PTX -> machine code of the GPU, with what the driver's compiler says if it does not like it. */
 static nvm_status compile(const cuda_device *d, const char *ptx, cu_module *out_loaded) {
-  char text[LOG_BYTES] = "", what[LOG_BYTES + 128];
+  char text[LOG_BYTES] = "", what[LOG_BYTES + 256];
   int options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void *values[] = {text, (void *)(uintptr_t)sizeof text};
   const cu_result result = d->cu->module_load(out_loaded, ptx, 2, options, values);
