@@ -46,11 +46,18 @@ def assembled() -> dict[str, bytes]:
 
 
 def compiled() -> dict[str, bytes]:
-    """LSTM and TreeLSTM without machine code; the weights are parameters of main, so that the files stay small."""
-    programs = {"lstm": lstm.text(**SIZES), "treelstm": treelstm.text(**SIZES)}
+    """LSTM, on the host and placed on a device, and TreeLSTM, without machine code; the weights are parameters of main, so
+    that the files stay small.
+    """
+    loop = lstm.text(**SIZES)
+    programs = {
+        "lstm": (loop, None),
+        "placed": (loop, "simulated"),
+        "treelstm": (treelstm.text(**SIZES), None),
+    }
     return {
-        name: nvm.compile(nvm.relay.parse(text), native=False).to_bytes()
-        for name, text in programs.items()
+        name: nvm.compile(nvm.relay.parse(text), native=False, device=device).to_bytes()
+        for name, (text, device) in programs.items()
     }
 
 

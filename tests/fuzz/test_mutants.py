@@ -32,7 +32,7 @@ def runner() -> Path:
     return RUNNER
 
 
-def test_10_000_mutants_of_three_files(runner: Path, files: dict[str, bytes]) -> None:
+def test_10_000_mutants_of_four_files(runner: Path, files: dict[str, bytes]) -> None:
     """The runner aborts on anything but a load error of the allowed kinds; a sanitizer report aborts it too."""
     per_file = 10_000 // len(files) + 1
     total = past = 0
