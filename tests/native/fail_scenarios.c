@@ -179,7 +179,7 @@ static nvm_status run_threads(const scenario *s, outputs *out) {
   static const nvm_kernel_ctx ctx;
   atomic_llong sum = 0;
   (void)s;
-  const nvm_status status = nvm_threads_run(4, &ctx, 1000, 1000000, add_range, &sum);
+  const nvm_status status = nvm_threads_run(4, &ctx, 1000, 1000000, add_range, &sum, 0);
   CHECK(sum == 499500);
   *out = (outputs){.n = 1, .values = {1}};
   return status;
