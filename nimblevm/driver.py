@@ -20,7 +20,7 @@ from nimblevm.bytecode.executable import Executable
 from nimblevm.bytecode.serialize import NATIVE, ProgramBuilder, SectionRecord, serialize
 from nimblevm.compiler import device_targets
 from nimblevm.compiler.constants import late_constant
-from nimblevm.compiler.device_targets import OnPlacement
+from nimblevm.compiler.device_targets import Externals, OnPlacement
 from nimblevm.compiler.emit import KernelBuilder, emit
 from nimblevm.compiler.external import External
 from nimblevm.compiler.kernel_table import KernelCache, KernelTable
@@ -73,7 +73,7 @@ def compile(
     tuning: str | None = None,
     late_bound: bool | Iterable[str] = False,
     weights_file: str = "",
-    external: str | External | Iterable[str | External] = (),
+    external: Externals = (),
     device: str | Sequence[str] | None = None,
     on_placement: OnPlacement | None = None,
 ) -> Executable:
@@ -99,8 +99,8 @@ def compile(
                  file names them with shape and dtype (and the SHA-256 of what params has); load(..., weights=) or
                  Executable.bind brings the values. Constant folding leaves them alone
     weights_file where these lie, relative to the file's folder: load() looks there then
-    external     backends that bring their own code, by name or as External, in order of preference: each gets the
-                 operators that its patterns match ("blas"; docs/external-codegen.md)
+    external     backends that bring their own code, by name ("blas", or several with commas between) or as External,
+                 in order of preference: each gets the operators that its patterns match ("blas"; docs/external-codegen.md)
     device       what kernels run on where it can: a backend, "opencl", or several in order of preference,
                  "opencl,cuda", of which a VM takes the first that its machine has (docs/device.md). on_device says
                  otherwise where it stands. None: the host
@@ -133,7 +133,7 @@ def compile_to_bytes(
     tuning: str | None = None,
     late_bound: bool | Iterable[str] = False,
     weights_file: str = "",
-    external: str | External | Iterable[str | External] = (),
+    external: Externals = (),
     device: str | Sequence[str] | None = None,
     on_placement: OnPlacement | None = None,
 ) -> bytes:
@@ -179,11 +179,9 @@ def _device_names(device: str | Sequence[str] | None) -> tuple[tuple[str, ...], 
     return tuple(general), own
 
 
-def _externals(
-    wanted: str | External | Iterable[str | External], devices: Sequence[str] = ()
-) -> tuple[External, ...]:
+def _externals(wanted: Externals, devices: Sequence[str] = ()) -> tuple[External, ...]:
     """Those that were asked for, then those that `device` names."""
-    names = [wanted] if isinstance(wanted, str | External) else list(wanted)
+    names = device_targets.externals(wanted)
     asked = {n if isinstance(n, str) else n.name for n in names}
     names += [n for n in devices if n not in asked]
     found = tuple([find_external(n) if isinstance(n, str) else n for n in names])
@@ -270,7 +268,7 @@ def tune(
     *,
     weights: str = "float32",
     rows: Sequence[int] = (1, 2, 7, 32),
-    external: str | External | Iterable[str | External] = (),
+    external: Externals = (),
     progress: Progress | None = None,
 ) -> str:
     """Measure on this machine how the program's products with constant weights run best; the text of a record.

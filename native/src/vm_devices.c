@@ -196,8 +196,11 @@ static nvm_status check_externals(const nvm_program *program, const nvm_heap *he
     for (uint32_t i = 3; i < program->n_sections; i++)
       if (program->sections[i].kind == NVM_SECTION_LAST)
         add(&r, "%s %s", r.used ? "," : "", program->sections[i].target);
-    NVM_FAIL(NVM_DEVICE_ERROR, "kernel %s is external code, for%s, and none of these is used here",
-             program->kernels[k].name, r.text);
+    const char *why = program->flags & NVM_LOAD_NO_NATIVE
+                          ? "and native=False asks for a run without machine code"
+                          : "and none of these is used here";
+    NVM_FAIL(NVM_DEVICE_ERROR, "kernel %s is external code alone, for%s, %s",
+             program->kernels[k].name, r.text, why);
   }
   return NVM_OK;
 }
@@ -334,8 +337,14 @@ static nvm_status narrow(const nvm_program *program, const char *named, const ch
     if (names(program->devices[i], named)) return NVM_OK;
   const nvm_device_vtable *vtable = nvm_device_find(named);
   if (!vtable) NVM_FAIL(NVM_DEVICE_ERROR, "this build has no device backend \"%s\"", named);
-  if (!vtable->host_accessible || !vtable->host_code)
-    NVM_FAIL(NVM_DEVICE_ERROR, "the executable was not compiled for device \"%s\"", named);
+  if (!vtable->host_accessible || !vtable->host_code) {
+    reasons r = {.used = 0};
+    for (uint32_t i = 0; i < program->n_devices; i++)
+      add(&r, "%s%s", i ? ", " : "", program->devices[i]);
+    NVM_FAIL(NVM_DEVICE_ERROR,
+             "the executable was not compiled for device \"%s\"; it was compiled for %s", named,
+             r.text);
+  }
   *out_all = named;
   return NVM_OK;
 }

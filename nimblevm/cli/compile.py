@@ -109,7 +109,7 @@ def compile_(
         exe = nvm.compile(
             mod, params={**bound, **late}, target=target, progress=report, weights=weights.value,
             tuning=read_text(tuning) if tuning is not None else None,
-            external=[name for name in external.split(",") if name],
+            external=external,
             late_bound=list(late), weights_file=_beside(weights_file, path), device=device or None,
             on_placement=placed.append,
         )  # fmt: skip

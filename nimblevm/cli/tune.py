@@ -49,7 +49,7 @@ def tune(
         mod = nvm.relay.parse(read_text(source), source_name=str(source))
         text = nvm.tune(
             mod, params=bound, weights=weights.value, rows=_numbers(rows), progress=report,
-            external=[name for name in external.split(",") if name],
+            external=external,
         )  # fmt: skip
     path = output or source.with_suffix(".tuning.json")
     path.write_text(text, encoding="utf-8")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nimblevm.compiler.devices import Devices
+from nimblevm.compiler.devices import Devices, UnmetAnnotation
 from nimblevm.compiler.domains import Domains, Leaf, Tree, leaves, unify
 from nimblevm.compiler.kernel_table import KernelCache
 from nimblevm.compiler.op_class import OpClass, class_of, is_int
@@ -109,6 +109,7 @@ class Flow:
     wanted: dict[tuple[Expr, int], Tree] = field(default_factory=dict)
     kernels: dict[Call, Kernel] = field(default_factory=dict)
     edges: list[Edge] = field(default_factory=list)
+    unmet: list[UnmetAnnotation] = field(default_factory=list)
     entries: frozenset[GlobalVar] = frozenset()
 
 
@@ -385,6 +386,8 @@ class Collector:
         source = self._operands(call.args, call, 1)[0]
         backend = attrs.device if name == "on_device" else attrs.dst_device
         device = self.devices.index(backend)
+        if device is None:
+            self.flow.unmet.append(UnmetAnnotation(self.name, backend, call.span))
         if device is None or not isinstance(source, Leaf):
             return source, False
         if name == "on_device" and attrs.constrain_body:

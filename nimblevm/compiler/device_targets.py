@@ -12,6 +12,8 @@ from nimblevm.compiler.kernel_table import KernelTable
 from nimblevm.kernels import device_support
 
 OnPlacement = Callable[[Placement], None]
+Externals = str | External | Iterable[str | External] | None
+"""External backends, by name (several with commas between) or as themselves."""
 
 
 def parse(device: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -22,9 +24,25 @@ def parse(device: str | Sequence[str] | None) -> tuple[str, ...]:
         return ()
     parts = [device] if isinstance(device, str) else device
     if not isinstance(parts, list | tuple) or not all(isinstance(p, str) for p in parts):
-        raise TypeError('device must be names such as "opencl,cuda"')
-    names = [name.strip() for part in parts for name in part.split(",")]
-    return tuple(dict.fromkeys(n for n in names if n not in ("", "cpu")))
+        raise TypeError(f'device must be names such as "opencl,cuda", not {device!r}')
+    names = [name for part in parts for name in _split(part)]
+    return tuple(dict.fromkeys(n for n in names if n != "cpu"))
+
+
+def externals(wanted: Externals) -> list[str | External]:
+    """External backends in the order asked for. TypeError for what is none."""
+    if wanted is None:
+        return []
+    parts = [wanted] if isinstance(wanted, str | External) else wanted
+    if isinstance(parts, Iterable):
+        parts = list(parts)
+        if all(isinstance(p, str | External) for p in parts):
+            return [one for p in parts for one in (_split(p) if isinstance(p, str) else [p])]
+    raise TypeError(f'external must be names such as "blas", or Externals, not {wanted!r}')
+
+
+def _split(names: str) -> list[str]:
+    return [name for name in map(str.strip, names.split(",")) if name]
 
 
 def generators() -> tuple[str, ...]:
@@ -73,4 +91,4 @@ def with_code(builder: KernelBuilder | None, devices: Devices) -> KernelBuilder:
     return build
 
 
-__all__ = ["OnPlacement", "generators", "make", "parse", "with_code"]
+__all__ = ["Externals", "OnPlacement", "externals", "generators", "make", "parse", "with_code"]

@@ -37,12 +37,22 @@ class CopyPlacement:
 
 
 @dataclass(frozen=True, slots=True)
+class UnmetAnnotation:
+    """An on_device or device_copy that says nothing, since the program is not compiled for its backend."""
+
+    function: str
+    backend: str
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Placement:
     """Where everything of a program went. devices: by index, each a list of backends with commas."""
 
     devices: tuple[str, ...]
     kernels: tuple[KernelPlacement, ...]
     copies: tuple[CopyPlacement, ...]
+    unmet: tuple[UnmetAnnotation, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"device {i}: {name}" for i, name in enumerate(self.devices)]
@@ -56,6 +66,11 @@ class Placement:
             often = ", each time round" if c.repeated else ""
             way = f"{self.devices[c.source]} -> {self.devices[c.target]}"
             lines.append(f"  {way:<20} @{c.function} {c.value}: {c.reason}{often}{_place(c.span)}")
+        if self.unmet:
+            lines += [
+                f"annotations for devices that the program is not compiled for: {len(self.unmet)}"
+            ]
+            lines += [f"  {a.backend:<12} @{a.function}{_place(a.span)}" for a in self.unmet]
         return "\n".join(lines)
 
 
@@ -88,4 +103,4 @@ class Devices:
         return None
 
 
-__all__ = ["CopyPlacement", "Devices", "KernelPlacement", "Placement"]
+__all__ = ["CopyPlacement", "Devices", "KernelPlacement", "Placement", "UnmetAnnotation"]

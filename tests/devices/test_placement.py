@@ -162,6 +162,24 @@ def test_annotations() -> None:
         np.testing.assert_allclose(vm.run(x).numpy(), np.exp(x), rtol=1e-6)
 
 
+def test_annotations_for_other_devices_are_listed() -> None:
+    body = """def @main(%x: Tensor[(4), float32]) {
+      on_device(exp(%x), device="abacus") }"""
+    for device in ("simulated", "cpu"):
+        _, report = placed(program(body), device=device)
+        assert [(a.function, a.backend) for a in report.unmet] == [("main", "abacus")]
+        assert "abacus" in str(report)
+        assert "m.rly:3" in str(report)
+
+
+def test_the_report_is_in_the_order_of_the_program() -> None:
+    """Whatever the seed of hashes."""
+    names = [f"f{n}" for n in range(12)]
+    text = "".join(f"def @{n}(%x: Tensor[(4), float32]) {{ tanh(%x) }}\n" for n in names)
+    _, report = placed(program(text))
+    assert [c.function for c in report.copies if c.value == "result"] == names
+
+
 CLOSURE = """
 def @apply(%f: fn (Tensor[(4), float32]) -> Tensor[(4), float32], %x: Tensor[(4), float32]) {
   %f(%f(%x)) }
@@ -273,7 +291,7 @@ def test_a_missing_device_says_what_there_is() -> None:
     unsigned = nvm.load(exe.to_bytes(), native=False)
     with pytest.raises(DeviceError):
         nvm.VirtualMachine(unsigned)
-    with pytest.raises(DeviceError, match="was not compiled for"):
+    with pytest.raises(DeviceError, match=r"not compiled for .*; it was compiled for cpu, cuda$"):
         nvm.VirtualMachine(exe, "simulated")
 
 

@@ -120,7 +120,7 @@ def test_fallback_needs_loop_ir() -> None:
     for options in ({}, {"fallback": True}):
         with pytest.raises(nvm.errors.DeviceError, match="testacc"):
             nvm.VirtualMachine(exe, **options)
-    with pytest.raises(nvm.errors.DeviceError, match="none of these is used here"):
+    with pytest.raises(nvm.errors.DeviceError, match="alone, for testacc, and native=False"):
         nvm.VirtualMachine(nvm.load(exe.to_bytes(), native=False))
 
 
@@ -330,3 +330,15 @@ def test_scratch_and_names_of_backends() -> None:
         nvm.compile(relay.parse(TEXT), external="nonesuch")
     with pytest.raises(ValueError, match="twice"):
         nvm.compile(relay.parse(TEXT), external=[ALONE, ALONE])
+
+
+def test_names_of_backends() -> None:
+    mod = relay.parse(TEXT)
+    for given in (None, (), "", " , "):
+        assert nvm.compile(mod, external=given, native=False).to_bytes()
+    both = nvm.compile(mod, external="blas, vta", native=False).to_bytes()
+    assert both == nvm.compile(mod, external=["blas", "vta"], native=False).to_bytes()
+    with pytest.raises(nvm.errors.CompileError, match="no external backend 'bals'; known are"):
+        nvm.compile(mod, external="blas,bals")
+    with pytest.raises(TypeError, match="external must be names"):
+        nvm.compile(mod, external=["blas", 3])  # type: ignore[list-item]

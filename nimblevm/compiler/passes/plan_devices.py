@@ -65,14 +65,16 @@ def _placed(mod: IRModule, ctx: PassContext, devices: Devices) -> IRModule:
     result = map_functions(mod, place)
     _results(mod, flow, report)
     if devices.on_placement is not None:
-        devices.on_placement(Placement(devices.names, tuple(report.kernels), tuple(report.copies)))
+        rows = (tuple(report.kernels), tuple(report.copies), tuple(flow.unmet))
+        devices.on_placement(Placement(devices.names, *rows))
     return result
 
 
 def _results(mod: IRModule, flow: Flow, report: Report) -> None:
     """The copies that the VM makes of results."""
-    for var in flow.entries:
-        function = mod.function(var)
+    for var, function in mod.functions.items():
+        if var not in flow.entries:
+            continue
         for leaf in leaves(flow.signatures[var].result):
             device = root(leaf).label or 0
             if device:
