@@ -42,6 +42,7 @@ from nimblevm.kernels.loop_ir import (
 )
 from nimblevm.kernels.rewrite import all_statements, all_values, parts, values_of
 from nimblevm.kernels.schedule import STACK
+from nimblevm.kernels.value_scopes import ScopedValues
 
 POLL_TURNS, POLL_TURNS_DEEP, POLL_ELEMENTS = 64, 8, 1 << 16
 """How many turns of an outermost loop pass between two polls: rows of elements, rows of sums, elements."""
@@ -77,24 +78,20 @@ def _lanes(body: Sequence[Statement]) -> int:
     return 64 // max(sizes)
 
 
-class KernelText:
+class KernelText(ScopedValues):
     """Writes one kernel. `loops` numbers metadata nodes across the module."""
 
     def __init__(self, kernel: Kernel, symbol: str, helpers: Helpers, metadata: list[str]) -> None:
+        super().__init__(kernel.buffers, kernel.alias)
         self.kernel = kernel
         self.symbol = symbol
         self.lines = Lines(helpers)
         self.metadata = metadata
-        self.scopes: list[dict[Value, str]] = [{}]
-        self.temporary: dict[Value, str] = {}
         self.locals: dict[Local, str] = {}
-        self.volatile: dict[Value, bool] = {}
         self.strides: list[list[tuple[str, str]]] = []
         self.group: str | None = None
         self.pitch_of: dict[tuple[int, int], int] = {}
-        shared = {index for pair in kernel.alias for index in pair}
-        self.noalias = [i not in shared for i in range(len(kernel.buffers))]
-        self.mutable = {i for i, b in enumerate(kernel.buffers) if b.role != "in"} | shared
+        self.noalias = [i not in self.shared_storage for i in range(len(kernel.buffers))]
         products = all_statements(kernel.body)
         self.panels = {s.tile for s in products if isinstance(s, PanelProduct | WindowProduct)}
         self.stack = {i for i, b in enumerate(kernel.buffers) if b.name == STACK}
@@ -215,12 +212,6 @@ class KernelText:
                     self._window_product(statement)
                 case _:
                     raise TypeError(f"unknown statement {type(statement).__name__}")
-
-    def _scoped(self, body: Sequence[Statement], first: dict[Value, str] | None = None) -> None:
-        self.scopes.append(first or {})
-        self._block(body)
-        self.scopes.pop()
-        self.temporary = {}
 
     def _for(
         self,
@@ -530,46 +521,10 @@ class KernelText:
 
     # --- values ---------------------------------------------------------------------------------
 
-    def _known(self, value: Value) -> str | None:
+    def _fixed(self, value: Value) -> str | None:
         if isinstance(value, Const):
             return ops.literal(value.value, REGISTER[value.dtype])
-        if isinstance(value, DimRef):
-            return f"%d{value.index}"
-        found = self.temporary.get(value)
-        for scope in reversed(self.scopes):
-            if found is not None:
-                return found
-            found = scope.get(value)
-        return found
-
-    def _value(self, root: Value) -> str:
-        """The register of a value; what it needs is written before. Iterative."""
-        todo: list[tuple[Value, bool]] = [(root, False)]
-        while todo:
-            value, ready = todo.pop()
-            if self._known(value) is not None:
-                continue
-            if not ready:
-                todo.append((value, True))
-                todo.extend((p, False) for p in reversed(parts(value)))
-                continue
-            changes = self._changes(value)
-            register = self._write(value)
-            (self.temporary if changes else self.scopes[-1])[value] = register
-        found = self._known(root)
-        assert found is not None
-        return found
-
-    def _changes(self, value: Value) -> bool:
-        """Whether a value depends on what statements change, so that it holds for one statement only."""
-        found = self.volatile.get(value)
-        if found is None:
-            found = isinstance(value, Local) or (
-                isinstance(value, Load) and value.buffer in self.mutable
-            )
-            found = found or any(self.volatile.get(p, False) for p in parts(value))
-            self.volatile[value] = found
-        return found
+        return f"%d{value.index}" if isinstance(value, DimRef) else None
 
     def _write(self, value: Value) -> str:
         b = self.lines

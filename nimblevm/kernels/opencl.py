@@ -41,6 +41,7 @@ from nimblevm.kernels.opencl_ops import MEMORY, REGISTER, Helpers
 from nimblevm.kernels.rewrite import all_statements, all_values, parts, values_of
 from nimblevm.kernels.schedule.grid import Launch, schedule_grid
 from nimblevm.kernels.schedule.launch import locals_of
+from nimblevm.kernels.value_scopes import ScopedValues
 
 UNROLL = 4
 """Loops of at most so many turns over arrays of a thread are unrolled, so that these become registers; for the loop
@@ -48,21 +49,17 @@ over the depth of a tile too, compilers take ten times as long."""
 _CODE = {row.exception: row.number for row in STATUSES}
 
 
-class LaunchText:
+class LaunchText(ScopedValues):
     """Writes one launch as a kernel function. number: of the kernel in its file, for fault records."""
 
     def __init__(self, launch: Launch, entry: str, number: int, helpers: Helpers) -> None:
+        super().__init__(launch.buffers, launch.kernel.alias)
         self.launch, self.entry, self.number, self.helpers = launch, entry, number, helpers
         self.lines: list[str] = []
         self.depth = 1
         self.count = 0
-        self.scopes: list[dict[Value, str]] = [{}]
-        self.temporary: dict[Value, str] = {}
         self.locals: dict[Local, str] = {}
-        self.volatile: dict[Value, bool] = {}
         self.pitches = launch.pitches()
-        shared = {index for pair in launch.kernel.alias for index in pair}
-        self.mutable = {i for i, b in enumerate(launch.buffers) if b.role != "in"} | shared
         self.operands = launch.operands()
         self.private = set(launch.own("private"))
         self.strides: dict[int, list[tuple[str, str]]] = {}
@@ -172,12 +169,9 @@ class LaunchText:
                     raise TypeError(f"{type(statement).__name__} can't stand in a launch")
 
     def _scoped(self, body: Sequence[Statement], first: dict[Value, str] | None = None) -> None:
-        self.scopes.append(first or {})
         self.depth += 1
-        self._block(body)
+        super()._scoped(body, first)
         self.depth -= 1
-        self.scopes.pop()
-        self.temporary = {}
 
     def _for(self, loop: For) -> None:
         extent = self._value(loop.extent)
@@ -241,46 +235,12 @@ class LaunchText:
 
     # --- values ---------------------------------------------------------------------------------
 
-    def _known(self, value: Value) -> str | None:
+    def _fixed(self, value: Value) -> str | None:
         if isinstance(value, Const):
             return ops.literal(value.value, value.dtype)
         if isinstance(value, DimRef):
             return f"d{value.index}"
-        if isinstance(value, Local):
-            return self.locals[value]
-        found = self.temporary.get(value)
-        for scope in reversed(self.scopes):
-            if found is not None:
-                return found
-            found = scope.get(value)
-        return found
-
-    def _value(self, root: Value) -> str:
-        """The name of a value; what it needs is written before. Iterative."""
-        todo: list[tuple[Value, bool]] = [(root, False)]
-        while todo:
-            value, ready = todo.pop()
-            if self._known(value) is not None:
-                continue
-            if not ready:
-                todo.append((value, True))
-                todo.extend((p, False) for p in reversed(parts(value)))
-                continue
-            name = self._write(value)
-            (self.temporary if self._changes(value) else self.scopes[-1])[value] = name
-        found = self._known(root)
-        assert found is not None
-        return found
-
-    def _changes(self, value: Value) -> bool:
-        """Whether a value depends on what statements change, so that it holds for one statement only."""
-        found = self.volatile.get(value)
-        if found is None:
-            found = isinstance(value, Local)
-            found = found or (isinstance(value, Load) and value.buffer in self.mutable)
-            found = found or any(self._changes(p) for p in parts(value))
-            self.volatile[value] = found
-        return found
+        return self.locals[value] if isinstance(value, Local) else None
 
     def _write(self, value: Value) -> str:
         """A new variable of the value, whose parts are known."""
