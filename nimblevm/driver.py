@@ -100,7 +100,7 @@ def compile(
                  Executable.bind brings the values. Constant folding leaves them alone
     weights_file where these lie, relative to the file's folder: load() looks there then
     external     backends that bring their own code, by name ("blas", or several with commas between) or as External,
-                 in order of preference: each gets the operators that its patterns match ("blas"; docs/external-codegen.md)
+                 in order of preference: each gets the operators that its patterns match (docs/external-codegen.md)
     device       what kernels run on where it can: a backend, "opencl", or several in order of preference,
                  "opencl,cuda", of which a VM takes the first that its machine has (docs/device.md). on_device says
                  otherwise where it stands. None: the host

@@ -27,6 +27,15 @@ out = Console()
 err = Console(stderr=True)
 
 ExecutableFile = Annotated[Path, typer.Argument(metavar="FILE", help="Executable (.nvm).")]
+Device = Annotated[
+    str,
+    typer.Option(
+        help='Backend of those that FILE is for; "cpu": the host alone. Default: the first one here.'
+    ),
+]
+Fallback = Annotated[
+    bool, typer.Option("--fallback", help="The host stands in for devices that are not here.")
+]
 
 PROGRESS_AFTER = 1.0
 """Seconds that work may take before its progress is shown."""
@@ -130,6 +139,6 @@ def progress_of(what: str) -> Iterator[Report]:
 
 
 __all__ = [
-    "PROGRESS_AFTER", "ExecutableFile", "Mistake", "Report", "complain", "err", "out", "plain", "plain_lines",
-    "progress_of", "read_text", "say", "table",
+    "PROGRESS_AFTER", "Device", "ExecutableFile", "Fallback", "Mistake", "Report", "complain", "err", "out", "plain",
+    "plain_lines", "progress_of", "read_text", "say", "table",
 ]  # fmt: skip

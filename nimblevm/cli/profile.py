@@ -13,7 +13,16 @@ from rich.text import Text
 
 import nimblevm as nvm
 from nimblevm.bench.limits import Limits, LimitsUnavailable, measure_limits
-from nimblevm.cli.console import ExecutableFile, Mistake, complain, progress_of, say, table
+from nimblevm.cli.console import (
+    Device,
+    ExecutableFile,
+    Fallback,
+    Mistake,
+    complain,
+    progress_of,
+    say,
+    table,
+)
 from nimblevm.cli.inputs import Inputs
 from nimblevm.cli.run import loaded
 from nimblevm.cli.sources import find_sources
@@ -62,15 +71,8 @@ def profile(
         Path | None,
         typer.Option(help="Weights that FILE leaves out, as for `nimblevm run`."),
     ] = None,
-    device: Annotated[
-        str,
-        typer.Option(
-            help='Backend of those that FILE is for; "cpu": the host alone. Default: the first one here.'
-        ),
-    ] = "",
-    fallback: Annotated[
-        bool, typer.Option("--fallback", help="The host stands in for devices that are not here.")
-    ] = False,
+    device: Device = "",
+    fallback: Fallback = False,
     seed: Annotated[int, typer.Option(min=0, help="Of random inputs.")] = 0,
 ) -> None:
     """Show where the time of a function goes: by kernel, source line and instruction.

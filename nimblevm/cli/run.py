@@ -14,7 +14,7 @@ import typer
 
 import nimblevm as nvm
 from nimblevm.cli.arrays import Array
-from nimblevm.cli.console import ExecutableFile, Mistake, progress_of, say
+from nimblevm.cli.console import Device, ExecutableFile, Fallback, Mistake, progress_of, say
 from nimblevm.cli.inputs import Inputs
 from nimblevm.cli.json_text import dumps
 from nimblevm.cli.sign import PublicKey
@@ -54,15 +54,8 @@ def run(
     ] = None,
     public_key: PublicKey = None,
     threads: Annotated[int, typer.Option(min=1, help="The most threads that kernels may use.")] = 1,
-    device: Annotated[
-        str,
-        typer.Option(
-            help='Backend of those that FILE is for; "cpu": the host alone. Default: the first one here.'
-        ),
-    ] = "",
-    fallback: Annotated[
-        bool, typer.Option("--fallback", help="The host stands in for devices that are not here.")
-    ] = False,
+    device: Device = "",
+    fallback: Fallback = False,
     seed: Annotated[int, typer.Option(min=0, help="Of random inputs.")] = 0,
     profile: Annotated[
         bool, typer.Option("--profile", help="Print which kernels the time went to.")

@@ -14,20 +14,19 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import pairwise
 
+from nimblevm.compiler.dataflow import keeps_order
 from nimblevm.compiler.op_class import OpClass, class_of
-from nimblevm.compiler.rewrite import is_primitive, type_of, with_children
+from nimblevm.compiler.rewrite import with_children
 from nimblevm.errors import InternalError
 from nimblevm.relay.ir import (
     Call,
-    Constructor,
     Expr,
-    Leaf,
     Tuple,
     TupleGetItem,
     Var,
     children,
 )
-from nimblevm.relay.op.registry import Effect, Op
+from nimblevm.relay.op.registry import Op
 
 
 class BlockDag:
@@ -69,7 +68,7 @@ class BlockDag:
                 source = self._at.get(atom) if isinstance(atom, Var) else None
                 if source is not None and source < index:
                     self._connect(source, index)
-        if _fails_or_acts(value):
+        if keeps_order(value):
             self.ordered.append(index)
         expr: Expr | None = None
         if _may_match(value, unbox):
@@ -110,19 +109,6 @@ def _may_match(value: Expr, unbox: bool) -> bool:
     if value.op.bound is not None or value.op.shape_values:
         return False  # its size is found by its kernel
     return class_of(value, unbox) in (OpClass.KERNEL, OpClass.VIEW)
-
-
-def _fails_or_acts(value: Expr) -> bool:
-    """Whether an item must keep its place among others of this kind."""
-    if isinstance(value, Leaf | Tuple | TupleGetItem) or is_primitive(value):
-        return False
-    if isinstance(value, Call):
-        if isinstance(value.op, Constructor):
-            return False
-        if isinstance(value.op, Op):
-            effect = value.op.effect_of(tuple(type_of(a) for a in value.args), value.attrs)
-            return effect is Effect.MAY_FAIL
-    return True
 
 
 class Units:

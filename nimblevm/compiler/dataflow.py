@@ -7,7 +7,18 @@ name by then (name_effects), so what is `total` may be evaluated anywhere its va
 from __future__ import annotations
 
 from nimblevm.compiler.rewrite import is_primitive, postorder, type_of
-from nimblevm.relay.ir import Call, Constant, Expr, Leaf, Let, Tuple, TupleGetItem, Var, children
+from nimblevm.relay.ir import (
+    Call,
+    Constant,
+    Constructor,
+    Expr,
+    Leaf,
+    Let,
+    Tuple,
+    TupleGetItem,
+    Var,
+    children,
+)
 from nimblevm.relay.op.registry import Effect, Op
 from nimblevm.relay.types import TensorType, Type
 
@@ -104,3 +115,18 @@ def row_width(type_: Type | None) -> int | None:
     if shape is None or any(d != 1 for d in shape[:-1]):
         return None
     return shape[-1] or None if shape else 1
+
+
+def keeps_order(value: Expr) -> bool:
+    """Whether a value of a block keeps its place among others of this kind: it may fail, or do something. So do
+    branches and clauses, calls of functions, and reads and writes of references.
+    """
+    if isinstance(value, Leaf | Tuple | TupleGetItem) or is_primitive(value):
+        return False
+    if isinstance(value, Call):
+        if isinstance(value.op, Constructor):
+            return False
+        if isinstance(value.op, Op):
+            effect = value.op.effect_of(tuple(type_of(a) for a in value.args), value.attrs)
+            return effect is Effect.MAY_FAIL
+    return True

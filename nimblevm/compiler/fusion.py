@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from nimblevm.compiler.block_tree import BlockTree
+from nimblevm.compiler.dataflow import keeps_order
 from nimblevm.compiler.fuse_attention import MOVES, BlockView, attention_groups
 from nimblevm.compiler.op_class import OpClass, class_of
-from nimblevm.compiler.rewrite import is_primitive, type_of
+from nimblevm.compiler.rewrite import type_of
 from nimblevm.relay.ir import (
     Call,
-    Constructor,
     Expr,
-    Leaf,
     Tuple,
     TupleGetItem,
     Var,
@@ -115,7 +114,7 @@ class BlockGraph:
             node = self._node(index, value)
             if node is not None:
                 self.nodes[index] = node
-            if node.may_fail if node is not None else _is_barrier(value):
+            if node.may_fail if node is not None else keeps_order(value):
                 epoch += 1
         for index, value in enumerate(self.values):
             var = self.vars[index]
@@ -477,17 +476,3 @@ def _only_unit_axes(value: Call) -> bool:
     if old is None or new is None:
         return False
     return [d for d in old if d != 1] == [d for d in new if d != 1]
-
-
-def _is_barrier(value: Expr) -> bool:
-    """Whether a may_fail operator must not move over this item."""
-    if isinstance(value, Leaf | Tuple | TupleGetItem) or is_primitive(value):
-        return False
-    if isinstance(value, Call):
-        if isinstance(value.op, Constructor):
-            return False
-        if isinstance(value.op, Op):
-            effect = value.op.effect_of(tuple(type_of(a) for a in value.args), value.attrs)
-            return effect is Effect.MAY_FAIL
-        return True
-    return True

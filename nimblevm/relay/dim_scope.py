@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
+from nimblevm.errors import ShapeMismatch
 from nimblevm.relay import dims
-from nimblevm.relay.dims import Dim, DimVar
+from nimblevm.relay.dims import Dim, DimExpr, DimVar
 
 
 class DimScope:
@@ -46,3 +50,33 @@ class DimScope:
                 return None
             env[var] = number
         return dims.evaluate(dim, env)
+
+    def ground(self, attrs: Any) -> Any:
+        """An operator's attributes with every dim expression replaced by its number. Raises as `value` does, and
+        ShapeMismatch for a dim without one.
+        """
+        names = _dim_fields(type(attrs)) if attrs is not None else ()
+        changed = {name: self._number(getattr(attrs, name)) for name in names}
+        return dataclasses.replace(attrs, **changed) if changed else attrs
+
+    def _number(self, dim: Any) -> Any:
+        if isinstance(dim, tuple):
+            return tuple(self._number(d) for d in dim)
+        if not isinstance(dim, DimExpr):
+            return dim
+        found = self.value(dim)
+        if found is None:
+            raise ShapeMismatch(f"dim {dim!r} has no value at this place")
+        return found
+
+
+_DIM_FIELDS: dict[type, tuple[str, ...]] = {}
+
+
+def _dim_fields(attrs: type) -> tuple[str, ...]:
+    """The fields of an attribute class that may hold dim expressions."""
+    found = _DIM_FIELDS.get(attrs)
+    if found is None:
+        names = [f.name for f in dataclasses.fields(attrs) if "Dim" in str(f.type)]
+        found = _DIM_FIELDS[attrs] = tuple(names)
+    return found

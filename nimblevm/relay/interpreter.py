@@ -13,7 +13,6 @@ its caller on the stacks.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,13 +25,12 @@ from nimblevm.errors import (
     InvalidInput,
     MatchFailure,
     NimbleError,
-    ShapeMismatch,
     ValueKindError,
 )
 from nimblevm.relay import ir
 from nimblevm.relay.claims import agrees, check, found_sizes, has_claims
 from nimblevm.relay.dim_scope import DimScope
-from nimblevm.relay.dims import Dim, DimExpr, DimVar, free_vars
+from nimblevm.relay.dims import Dim, DimVar, free_vars
 from nimblevm.relay.matching import matched
 from nimblevm.relay.op import Op, vm
 from nimblevm.relay.op.concrete import ConcreteContext, concrete_type
@@ -491,7 +489,7 @@ class Machine:
             if special is not None:
                 special(self, node, args)
                 return
-            result = self.program.apply(op, args, self._ground(node.attrs))
+            result = self.program.apply(op, args, self.here.dims.ground(node.attrs))
         except NimbleError as error:
             if node.span is not None:
                 error.add_note(f"at {node.span}, in {op.name}")
@@ -501,29 +499,13 @@ class Machine:
             # Unknown sizes of results (arange, two unknowns broadcast) get their numbers here.
             self._claim(node)
 
-    def _ground(self, attrs: Any) -> Any:
-        """Attributes with every dim expression replaced by its number."""
-        names = _dim_fields(type(attrs)) if attrs is not None else ()
-        changed = {name: self._number(getattr(attrs, name)) for name in names}
-        return dataclasses.replace(attrs, **changed) if changed else attrs
-
-    def _number(self, dim: Any) -> Any:
-        if isinstance(dim, tuple):
-            return tuple(self._number(d) for d in dim)
-        if not isinstance(dim, DimExpr):
-            return dim
-        found = self.here.dims.value(dim)
-        if found is None:
-            raise ShapeMismatch(f"dim {dim!r} has no value at this place")
-        return found
-
     def _match_type(self, node: ir.Call, args: tuple[Value, ...]) -> None:
         where = node.attrs.where or f"{place(node)}value"
         check(((args[0], node.attrs.type, where),), self.here.dims)
         self.values.append(args[0])
 
     def _allocate(self, node: ir.Call, args: tuple[Value, ...]) -> None:
-        self.values.append(node.op.reference(args, self._ground(node.attrs), vm.STORAGE))  # type: ignore[attr-defined]
+        self.values.append(node.op.reference(args, self.here.dims.ground(node.attrs), vm.STORAGE))  # type: ignore[attr-defined]
 
     def _kill(self, node: ir.Call, args: tuple[Value, ...]) -> None:
         self.values.append(())
@@ -573,18 +555,6 @@ def _has_dims(type_: Type | None) -> bool:
 def place(node: ir.Node | None) -> str:
     """The start of a message: where a node stands in its source."""
     return f"{node.span}: " if node is not None and node.span is not None else ""
-
-
-_DIM_FIELDS: dict[type, tuple[str, ...]] = {}
-
-
-def _dim_fields(attrs: type) -> tuple[str, ...]:
-    """The fields of an attribute class that may hold dim expressions."""
-    found = _DIM_FIELDS.get(attrs)
-    if found is None:
-        names = [f.name for f in dataclasses.fields(attrs) if "Dim" in str(f.type)]
-        found = _DIM_FIELDS[attrs] = tuple(names)
-    return found
 
 
 _HANDLERS: dict[type, Callable[[Machine, Any], None]] = {
