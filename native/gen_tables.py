@@ -174,7 +174,7 @@ def isa_header() -> str:
 
 
 def cpu_header() -> str:
-    """Features of CPUs and the named levels, for cpu.c."""
+    """Features of CPUs and the named levels, for cpu_features.c."""
     return guarded("nvm_cpu", "nimblevm/kernels/targets.py", targets.c_header())
 
 

@@ -1,5 +1,5 @@
 #define NVM_CPU_TABLES
-#include "cpu.h"
+#include "cpu_features.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Which CPU this is, and whether it has what a native section asks for ("x86_64:+avx2,+fma": the
  * architecture, then LLVM's names of features). Features and levels: generated/nvm_cpu.h. */
-#ifndef NVM_CPU_H
-#define NVM_CPU_H
+#ifndef NVM_CPU_FEATURES_H
+#define NVM_CPU_FEATURES_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "alloc.h"
-#include "cpu.h"
+#include "cpu_features.h"
 #include "log.h"
 
 struct nvm_native_code {

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cpu.h"
+#include "cpu_features.h"
 #include "status.h"
 
 #ifndef NVM_BUILD_FLAGS

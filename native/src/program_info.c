@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cpu.h"
+#include "cpu_features.h"
 #include "generated/nvm_dtype.h"
 #include "program.h"
 #include "program_tables.h"

@@ -1,7 +1,7 @@
 """CPUs as targets: LLVM's names of their features, where a CPU says that it has one, and the named levels.
 
 The one source of both sides: llvm.py compiles for a level, and native/gen_tables.py writes generated/nvm_cpu.h, by
-which native/src/cpu.c decides at load whether a section fits. Standard library only.
+which native/devices/cpu_features.c decides at load whether a section fits. Standard library only.
 
 Sources: Intel SDM vol. 2A (CPUID) and vol. 1 chapter 13 (XCR0); System V psABI for x86-64, section 3.1.1 (the levels);
 Linux Documentation/arch/arm64/elf_hwcaps.rst.
@@ -113,7 +113,7 @@ def c_header() -> list[str]:
         "  const char *features; /* as in a section's target, behind the colon */",
         "} nvm_cpu_level;",
         "",
-        "#ifdef NVM_CPU_TABLES /* defined by cpu.c alone */",
+        "#ifdef NVM_CPU_TABLES /* defined by cpu_features.c alone */",
         "static const char *const nvm_cpu_archs[] = {"
         + ", ".join(f'"{a}"' for a in (*ARCHS, "another"))
         + "};",

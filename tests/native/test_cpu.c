@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cpu.h"
+#include "cpu_features.h"
 
 #define REQUIRE(condition)                                            \
   do {                                                                \

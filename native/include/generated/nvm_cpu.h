@@ -37,7 +37,7 @@ typedef struct nvm_cpu_level {
   const char *features; /* as in a section's target, behind the colon */
 } nvm_cpu_level;
 
-#ifdef NVM_CPU_TABLES /* defined by cpu.c alone */
+#ifdef NVM_CPU_TABLES /* defined by cpu_features.c alone */
 static const char *const nvm_cpu_archs[] = {"x86_64", "aarch64", "another"};
 static const nvm_cpu_feature nvm_cpu_features[] = {
   {"64bit", NVM_CPU_X86_64, NVM_CPU_WORDS, 0, 0x0},
