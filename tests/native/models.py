@@ -30,10 +30,13 @@ def save(folder: Path) -> list[Path]:
 
 
 def save_for_failures(folder: Path) -> list[Path]:
-    """The same, a signed file, and a program whose weights stand beside it."""
+    """The same, one with constants on a device, a signed file, and a program whose weights stand beside it."""
     paths = save(folder)
+    module = nvm.relay.parse(lstm.text(INPUTS, HIDDEN))
+    placed = nvm.compile(module, lstm.params(INPUTS, HIDDEN), native=False, device="simulated")
     files = corpus.edges()
     for name, data in {
+        "placed.nvm": placed.to_bytes(),
         "signed.nvm": files["signed, unasked"],
         "late.nvm": corpus.late_bound()[0],
         "late.safetensors": corpus.late_weights(),
