@@ -21,6 +21,7 @@ from nimblevm.bytecode.serialize import NATIVE, ProgramBuilder, SectionRecord, s
 from nimblevm.compiler import device_targets
 from nimblevm.compiler.constants import late_constant
 from nimblevm.compiler.device_targets import Externals, OnPlacement
+from nimblevm.compiler.devices import Placement
 from nimblevm.compiler.emit import KernelBuilder, emit
 from nimblevm.compiler.external import External
 from nimblevm.compiler.kernel_table import KernelCache, KernelTable
@@ -246,17 +247,17 @@ def _compiled(
         mod = remove_unused(mod, entry_points)
         check_ranks(mod)
         targets = targets or _Targets()
-        devices = device_targets.make(
-            targets.names, ctx.externals, entry_points, targets.on_placement
-        )
+        placed: list[Placement] = []
+        devices = device_targets.make(targets.names, ctx.externals, entry_points, placed.append)
         mod = PIPELINE(mod, replace(ctx, devices=devices))
+        if placed and targets.on_placement is not None:
+            targets.on_placement(placed[-1])
+        table = placed[-1].devices if placed else devices.names
         stage("emit")
         producer = {"nimblevm": VERSION}
-        if len(devices.names) > 1:
+        if len(table) > 1:
             builder = device_targets.with_code(builder, devices)
-        record = emit(
-            mod, ctx.unbox, producer, builder, ctx.kernels, arrays, weights_file, devices.names
-        )
+        record = emit(mod, ctx.unbox, producer, builder, ctx.kernels, arrays, weights_file, table)
         stage("file")
         return serialize(record)
 

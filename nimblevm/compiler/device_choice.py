@@ -1,8 +1,8 @@
 """Which device each domain gets.
 
-Kernels that devices run go to the default device, unless an annotation wants them elsewhere, and unless nothing but the
-host takes part: what only the host makes, kernels compute on, and only the host reads (sizes, indices, what follows a
-sort) stays there. Every other domain goes where the fewest copies are, those in functions that call themselves
+Kernels that devices run go to the default device, unless an annotation wants them on the host, and unless nothing but
+the host takes part: what only the host makes, kernels compute on, and only the host reads (sizes, indices, what follows
+a sort) stays there. Every other domain goes where the fewest copies are, those in functions that call themselves
 counting more: from what is decided to its neighbours, until nothing changes.
 """
 
@@ -31,10 +31,10 @@ def choose(flow: Flow, host: Leaf, devices: Devices) -> None:
     for leaf in flexible:
         if leaf.pin is not None:
             leaf.label = leaf.pin
-        elif leaf.wish:
-            leaf.label = max(leaf.wish, key=lambda d: leaf.wish[d])
         else:
-            leaf.label = 0 if leaf in islands else devices.default
+            wish = {d: weight for d, weight in leaf.wish.items() if devices.runs(d)}
+            free = 0 if leaf in islands else devices.default
+            leaf.label = max(wish, key=lambda d: wish[d]) if wish else free
     _settle([leaf for leaf in near if leaf.label is None], near, devices)
 
 

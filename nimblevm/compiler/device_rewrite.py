@@ -53,7 +53,7 @@ class Report:
     def kernel(self, kernel: Kernel, device: int) -> None:
         reason = kernel.pinned
         leaf = root(kernel.place)
-        if not reason and leaf.wish:
+        if not reason and device in leaf.wish:
             reason = "annotation"
         elif not reason and device == self.default:
             reason = "the device of this compilation"

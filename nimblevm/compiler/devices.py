@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from nimblevm.relay.ir import Span
@@ -47,7 +47,7 @@ class UnmetAnnotation:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where everything of a program went. devices: by index, each a list of backends with commas."""
+    """Where everything of a program went. devices: the file's table, each a list of backends with commas."""
 
     devices: tuple[str, ...]
     kernels: tuple[KernelPlacement, ...]
@@ -94,6 +94,21 @@ class Devices:
     externals: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     entries: frozenset[str] = frozenset()
     on_placement: Callable[[Placement], None] | None = None
+
+    def only(self, backends: Set[str]) -> Devices:
+        """Without the devices that only other external backends than these have."""
+        used = {0, self.default, *(i for name, i in self.externals.items() if name in backends)}
+        new = {old: index for index, old in enumerate(sorted(used))}
+        return replace(
+            self,
+            names=tuple([self.names[old] for old in new]),
+            default=new[self.default],
+            externals={name: new[i] for name, i in self.externals.items() if i in new},
+        )
+
+    def runs(self, device: int) -> bool:
+        """Whether generated kernels run on a device: on the host and on the default one; others have external code."""
+        return device in (0, self.default)
 
     def index(self, backend: str) -> int | None:
         """The index that a backend serves: "cpu" 0; None if the program is not compiled for it."""

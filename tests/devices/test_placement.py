@@ -172,6 +172,48 @@ def test_annotations_for_other_devices_are_listed() -> None:
         assert "m.rly:3" in str(report)
 
 
+@pytest.mark.parametrize("device", ["cpu,vta", "simulated,vta"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "exp(%x)",
+        'on_device(exp(%x), device="vta", constrain_result=True)',
+        'on_device(exp(%x), device="vta", constrain_result=True, constrain_body=False)',
+    ],
+)
+def test_a_device_for_which_there_is_no_code_is_not_in_the_file(device: str, body: str) -> None:
+    """Generated kernels don't run on it, whatever an annotation wishes; so it is not needed to run the file."""
+    exe, report = placed(
+        program(f"def @main(%x: Tensor[(4), float32]) {{ {body} }}"), device=device
+    )
+    assert exe.devices == tuple((name,) for name in report.devices)
+    assert "vta" not in report.devices
+    x = np.linspace(0, 1, 4, dtype=np.float32)
+    np.testing.assert_allclose(counted(exe, (x,))[0].numpy(), np.exp(x), rtol=1e-6)
+
+
+QUANTISED = """def @main(%x: Tensor[(2, 16), int8], %w: Tensor[(16, 16), int8]) {
+  let %d = nn.dense(%x, %w, out_dtype="int32");
+  let %s = cast(clip(right_shift(%d, 4), a_min=-127f, a_max=127f), dtype="int8");
+  on_device(%s + %s, device="vta", constrain_result=True) }"""
+
+
+@pytest.mark.parametrize("device", ["cpu,vta", "simulated,vta"])
+def test_generated_kernels_do_not_go_where_only_external_code_runs(device: str) -> None:
+    x, w = (
+        np.random.default_rng(n).integers(-20, 20, (m, 16)).astype(np.int8)
+        for n, m in ((0, 2), (1, 16))
+    )
+    mod = program(QUANTISED)
+    found: list[Placement] = []
+    exe = nvm.compile(mod, {"w": w}, device=device, on_placement=found.append)
+    where = {k.kernel: found[0].devices[k.device] for k in found[0].kernels}
+    assert where == {"vta_dense_right_shift_clip_cast": "vta", "add": device.split(",")[0]}
+    with nvm.VirtualMachine(nvm.compile(mod, {"w": w}, native=False)) as vm:
+        want = vm.run(x).numpy()
+    np.testing.assert_array_equal(counted(exe, (x,))[0].numpy(), want)
+
+
 def test_the_report_is_in_the_order_of_the_program() -> None:
     """Whatever the seed of hashes."""
     names = [f"f{n}" for n in range(12)]

@@ -11,7 +11,8 @@ Domains are unified over functions, closures, data types, references, tuples, lo
 have no domain. A value that a loop carries unchanged is copied before the loop, because it has one domain there and the
 copy stands where that begins. Constants lie on their device from the start. Functions that are called from outside
 take host tensors: `vm.device_copy` of an argument that is on its device already, as state behind a handle is, is the
-argument itself. Results stay where they are until the VM hands them out.
+argument itself. Results stay where they are until the VM hands them out. Devices of external backends that took nothing
+are gone from the table, so a file names what it needs.
 
 Needs: ANF, groups of fuse_ops, inferred types. Keeps: both. on_device and device_copy are gone. Cost: O(n).
 """
@@ -19,6 +20,7 @@ Needs: ANF, groups of fuse_ops, inferred types. Keeps: both. on_device and devic
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 from nimblevm.compiler.device_choice import choose
 from nimblevm.compiler.device_flow import ANNOTATIONS, Collector, Flow
@@ -33,10 +35,9 @@ from nimblevm.relay.op.registry import Op
 
 def plan_devices(mod: IRModule, ctx: PassContext) -> IRModule:
     """See the module's docstring."""
-    devices = ctx.devices
-    if len(devices.names) == 1:
-        return mod if not _is_annotated(mod) else _placed(mod, ctx, devices)
-    return _placed(mod, ctx, devices)
+    if len(ctx.devices.names) == 1 and not _is_annotated(mod):
+        return mod
+    return _placed(mod, ctx, ctx.devices.only(_externals_of(mod)))
 
 
 def _placed(mod: IRModule, ctx: PassContext, devices: Devices) -> IRModule:
@@ -91,16 +92,25 @@ def _results(mod: IRModule, flow: Flow, report: Report) -> None:
                 )
 
 
-def _is_annotated(mod: IRModule) -> bool:
+def _calls(mod: IRModule) -> Iterator[Call]:
     for function in mod.functions.values():
         if is_primitive(function):
             continue
         for block in blocks(function):
             lets, tail = let_chain(block)
             for value in (*(let.value for let in lets), tail):
-                if isinstance(value, Call) and isinstance(value.op, Op) and value.op.name in ANNOTATIONS:  # fmt: skip
-                    return True
-    return False
+                if isinstance(value, Call):
+                    yield value
+
+
+def _is_annotated(mod: IRModule) -> bool:
+    return any(isinstance(c.op, Op) and c.op.name in ANNOTATIONS for c in _calls(mod))
+
+
+def _externals_of(mod: IRModule) -> set[str]:
+    """The external backends that have a kernel."""
+    functions = [c.op for c in _calls(mod) if isinstance(c.op, Function)]
+    return {str(f.attrs["Compiler"]) for f in functions if "Compiler" in f.attrs}
 
 
 def _recursive(mod: IRModule) -> frozenset[GlobalVar]:
