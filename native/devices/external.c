@@ -21,6 +21,7 @@ typedef struct node {
   char name[];
 } node;
 
+static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.";
 static node *newest;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -65,6 +66,10 @@ NVM_EXPORT nvm_status nvm_external_register(const nvm_external_runtime *runtime)
              runtime ? runtime->size : 0, sizeof *runtime);
   if (!runtime->name || !*runtime->name || !runtime->create || !runtime->run || !runtime->destroy)
     NVM_FAIL(NVM_INVALID_INPUT, "a runtime of external code has a name, create, run and destroy");
+  if (runtime->name[strspn(runtime->name, letters)])
+    NVM_FAIL(NVM_INVALID_INPUT,
+             "a runtime's name has letters, digits, '_' and '.' alone: \"%s\" has others",
+             runtime->name);
   if (nvm_device_find(runtime->name))
     NVM_FAIL(NVM_INVALID_INPUT, "\"%s\" is a device backend, which runs code of that name itself",
              runtime->name);

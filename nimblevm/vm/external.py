@@ -24,7 +24,7 @@ import numpy as np
 from nimblevm import dtypes
 from nimblevm._ffi import check, ffi, lib, note_cause
 from nimblevm.devices import blas
-from nimblevm.errors import STATUSES, NimbleError
+from nimblevm.errors import STATUSES, InvalidInput, NimbleError
 
 Array = np.ndarray[Any, Any]
 Run = Callable[[Sequence[Array], Sequence[Array], Sequence[int]], object]
@@ -190,6 +190,8 @@ def register_runtime(name: str, factory: Factory) -> None:
     """
     if not callable(factory):
         raise TypeError(f"a factory is called with bytes; a {type(factory).__name__} can't be")
+    if "\0" in name:
+        raise InvalidInput(f"the name of a runtime can't hold a NUL: {name!r}")
     runtime = _Runtime(name, factory)
     runtime.register()
     _RUNTIMES.append(runtime)

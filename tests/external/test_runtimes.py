@@ -342,3 +342,11 @@ def test_names_of_backends() -> None:
         nvm.compile(mod, external="blas,bals")
     with pytest.raises(TypeError, match="external must be names"):
         nvm.compile(mod, external=["blas", 3])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("name", ["", "a,b", "opencl:x", "a\0b", "na me", "vta"])
+def test_names_that_are_none(name: str) -> None:
+    """Commas and colons mean something in lists of devices and targets; a device's name is taken."""
+    with pytest.raises(nvm.InvalidInput, match=r"runtime|device backend"):
+        register_runtime(name, run_dense)
+    assert name not in runtimes()
