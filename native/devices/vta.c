@@ -111,9 +111,11 @@ static nvm_status vta_load_module(nvm_device *device, const nvm_device_section *
   module->device = vta_of(device);
   module->n_codes = count;
   nvm_status status = NVM_OK;
+  int64_t index = -1;
   for (uint32_t i = 0; i < count && status == NVM_OK; i++) {
     nvm_vta_code *code = &module->codes[i];
-    status = nvm_mp_u32(&mp, "kernel", UINT32_MAX, &code->index);
+    status = nvm_mp_int(&mp, "kernel, ascending", index + 1, UINT32_MAX, &index);
+    code->index = (uint32_t)index;
     if (status == NVM_OK) status = nvm_mp_bin(&mp, "code", &code->blob, &code->blob_size);
   }
   if (status != NVM_OK) {
@@ -174,28 +176,36 @@ static nvm_status upload(nvm_vta_device *device, nvm_vta_code *code) {
   return NVM_OK;
 }
 
+static nvm_vta_code *find_code(vta_module *module, uint32_t index) {
+  uint32_t low = 0, high = module->n_codes;
+  while (low < high) {
+    const uint32_t middle = low + (high - low) / 2;
+    if (module->codes[middle].index < index)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < module->n_codes && module->codes[low].index == index ? &module->codes[low] : NULL;
+}
+
 static nvm_status vta_find_kernel(nvm_device *device, void *module, uint32_t index,
                                   const char *name, const nvm_signature *signature,
                                   const void **out_code) {
-  vta_module *self = module;
-  for (uint32_t i = 0; i < self->n_codes; i++) {
-    nvm_vta_code *code = &self->codes[i];
-    if (code->index != index) continue;
-    if (!code->ready) {
-      NVM_TRY(nvm_vta_program_read(code->blob, code->blob_size, signature, &code->program));
-      nvm_status status = configure(vta_of(device), &code->program.config);
-      if (status == NVM_OK) status = upload(vta_of(device), code);
-      if (status != NVM_OK) {
-        nvm_vta_program_free(&code->program);
-        return status;
-      }
-      code->signature = signature;
-      code->ready = 1;
+  nvm_vta_code *code = find_code(module, index);
+  if (!code) NVM_FAIL(NVM_UNSUPPORTED, "vta: kernel %s has no code for it", name);
+  if (!code->ready) {
+    NVM_TRY(nvm_vta_program_read(code->blob, code->blob_size, signature, &code->program));
+    nvm_status status = configure(vta_of(device), &code->program.config);
+    if (status == NVM_OK) status = upload(vta_of(device), code);
+    if (status != NVM_OK) {
+      nvm_vta_program_free(&code->program);
+      return status;
     }
-    *out_code = code;
-    return NVM_OK;
+    code->signature = signature;
+    code->ready = 1;
   }
-  NVM_FAIL(NVM_UNSUPPORTED, "vta: kernel %s has no code for it", name);
+  *out_code = code;
+  return NVM_OK;
 }
 
 static nvm_status vta_launch(nvm_device *device, const nvm_kernel_ctx *ctx, nvm_kernel_fn fn,

@@ -250,9 +250,11 @@ static void test_sections(void) {
   void *module;
   CHECK_STATUS(vtable->open(0, &device), NVM_OK);
   const nvm_device_section wrong = {4, "vta", "", 0}, empty = {5, "vta", "", 0},
-                           none = {5, "vta", "\x80", 1};
+                           none = {5, "vta", "\x80", 1},
+                           twice = {5, "vta", "\x82\x03\xc4\x00\x03\xc4\x00", 7};
   CHECK_STATUS(vtable->load_module(device, &wrong, &module), NVM_UNSUPPORTED);
   CHECK_STATUS(vtable->load_module(device, &empty, &module), NVM_INVALID_EXECUTABLE);
+  CHECK_STATUS(vtable->load_module(device, &twice, &module), NVM_INVALID_EXECUTABLE);
   CHECK_STATUS(vtable->load_module(device, &none, &module), NVM_OK);
   const void *code;
   CHECK_STATUS(vtable->find_kernel(device, module, 0, "k", &signature, &code), NVM_UNSUPPORTED);
