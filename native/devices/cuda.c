@@ -145,6 +145,7 @@ static void cuda_free(nvm_device *device, void *memory, size_t size) {
   cuda_device *d = of(device);
   cu_address address = address_of(memory, 0);
   (void)size;
+  if (nvm_cuda_forked()) return; /* another thread may have had the lock */
   pthread_mutex_lock(&d->lock);
   inner_block **at = &d->inner;
   while (*at && (*at)->address != address) at = &(*at)->next;
@@ -153,7 +154,7 @@ static void cuda_free(nvm_device *device, void *memory, size_t size) {
   pthread_mutex_unlock(&d->lock);
   if (block) address = block->outer;
   nvm_free(block);
-  if (nvm_cuda_forked() || d->cu->context_push(d->context) != CU_SUCCESS) return;
+  if (d->cu->context_push(d->context) != CU_SUCCESS) return;
   give(d, address);
   end(d);
 }
