@@ -129,8 +129,10 @@ static nvm_status make_external(const nvm_kernel *kernel, const nvm_external_run
   if (status != NVM_OK) {
     nvm_free(made);
     if (status == NVM_INTERRUPTED || nvm_last_error()->code == status) return status;
-    NVM_FAIL(NVM_KERNEL_ERROR, "the runtime \"%s\" refuses kernel %s with status %d, unexplained",
-             runtime->name, kernel->name, status);
+    const int known = status > NVM_OK && status < NVM_INTERRUPTED;
+    NVM_FAIL(known ? status : NVM_KERNEL_ERROR,
+             "the runtime \"%s\" refuses kernel %s with status %d, unexplained", runtime->name,
+             kernel->name, status);
   }
   *code = made;
   return NVM_OK;

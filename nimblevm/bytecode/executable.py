@@ -491,9 +491,9 @@ def load(
 ) -> Executable:
     """Load an executable from a path or from a file's bytes.
 
-    native      False: machine code in the file is not mapped, kernels run in the IR interpreter; do so with a
-                stranger's file, because machine code is trusted. "require": that no machine code in the file fits
-                this CPU is an error
+    native      False: machine code in the file is not mapped, nor code for devices and runtimes used; kernels run in
+                the IR interpreter. Do so with a stranger's file, because such code is trusted. "require": that no
+                machine code in the file fits this CPU is an error
     verify      "full": check the constants' digest too. They are read into memory for that, so that what was
                 verified can't change
     copy        False: a file's constants are mapped and it must not be changed or truncated while it is loaded
