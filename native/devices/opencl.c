@@ -304,11 +304,16 @@ static nvm_status set_up(opencl_device *d, int32_t ordinal) {
 }
 
 static nvm_status opencl_open(int32_t ordinal, nvm_device **out_device) {
+  NVM_TRY(nvm_opencl_check_process()); /* before a lock that another thread may have had */
   opencl_device *d = nvm_calloc(sizeof *d);
   if (!d) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for an opencl device");
   d->base.vtable = &vtable;
   pthread_mutex_init(&d->lock, NULL);
+  /* Drivers start when their devices are first asked for; PoCL's can't do that twice at once. */
+  static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+  pthread_mutex_lock(&opening);
   const nvm_status status = set_up(d, ordinal);
+  pthread_mutex_unlock(&opening);
   if (status != NVM_OK) {
     opencl_close(&d->base);
     return status;

@@ -205,3 +205,31 @@ def test_a_child_of_fork_is_told_that_drivers_work_in_the_parent_alone() -> None
         [sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+TOGETHER = """
+import threading
+import numpy as np
+import nimblevm as nvm
+text = '#[version = "0.0.5"] def @main(%x: Tensor[(4), float32]) { tanh(%x) }'
+exe = nvm.compile(nvm.relay.parse(text), device="opencl")
+x = np.ones(4, np.float32)
+start, got = threading.Barrier(4), []
+def work():
+    start.wait()
+    with nvm.VirtualMachine(exe) as vm:
+        got.append(vm.run(x).numpy())
+threads = [threading.Thread(target=work) for _ in range(4)]
+for t in threads: t.start()
+for t in threads: t.join()
+assert len(got) == 4
+np.testing.assert_allclose(got, np.tanh([x] * 4), rtol=1e-6)
+"""
+
+
+def test_the_first_vms_of_a_process_may_be_made_by_several_threads() -> None:
+    """PoCL crashes if its devices are asked for twice at once before it has started."""
+    done = subprocess.run(
+        [sys.executable, "-c", TOGETHER], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, f"{done.returncode} {done.stderr}"
