@@ -99,8 +99,9 @@ const char *nvm_build_info(void);
  * program alive. */
 
 enum {
-  NVM_LOAD_NO_NATIVE = 1,   /* do not map native sections: kernels run in the IR interpreter. For
-                               files of strangers, because machine code is trusted */
+  NVM_LOAD_NO_NATIVE = 1,   /* do not map native sections, nor use code for devices and runtimes:
+                               kernels run in the IR interpreter. For files of strangers, because
+                               such code is trusted */
   NVM_LOAD_VERIFY_FULL = 2, /* check the constants' digest too, of a copy of them */
   NVM_LOAD_COPY = 4,        /* copy everything; the file may change afterwards */
   NVM_LOAD_BORROW = 8,      /* nvm_program_load: use `data` in place; it must outlive the program */
