@@ -14,6 +14,11 @@ from cffi import FFI
 
 NATIVE = Path(__file__).resolve().parent
 SANITIZE = os.environ.get("NVM_SANITIZE", "")
+# What tests ask of a library in which memory can fail (native/src/alloc_test.h).
+TEST = """
+int64_t nvm_test_fail_allocation(int64_t n);
+int64_t nvm_test_held(void);
+"""
 
 
 def declarations() -> str:
@@ -22,7 +27,11 @@ def declarations() -> str:
     region = re.search(r"/\* --- cdef begin .*?\*/\n(.*?)/\* --- cdef end --- \*/", text, re.DOTALL)
     if region is None:
         raise RuntimeError("native/include/nvm_api.h has no cdef region")
-    return "typedef int32_t nvm_status;\n" + region.group(1)
+    return (
+        "typedef int32_t nvm_status;\n"
+        + region.group(1)
+        + (TEST if os.environ.get("NVM_TEST") else "")
+    )
 
 
 def build_library() -> Path:
@@ -42,7 +51,7 @@ ffibuilder = FFI()
 ffibuilder.cdef(declarations())
 ffibuilder.set_source(
     "nimblevm._native",
-    '#include "nvm_api.h"',
+    '#include "nvm_api.h"' + (TEST if os.environ.get("NVM_TEST") else ""),
     include_dirs=[str(NATIVE / "include")],
     extra_objects=[str(LIBRARY)],
     depends=[str(LIBRARY)],

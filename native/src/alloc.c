@@ -6,15 +6,38 @@
 #define CHUNK_BYTES ((size_t)64 << 10)
 #define LARGE_CACHE ((size_t)16 << 20)
 
+#ifdef NVM_TEST
+static atomic_int_fast64_t held;
+int64_t nvm_test_held(void) { return atomic_load(&held); }
+#define HOLD(memory, count) \
+  (void)((memory) != NULL && (atomic_fetch_add_explicit(&held, (count), memory_order_relaxed), 1))
+#else
+#define HOLD(memory, count) (void)0
+#endif
+
 int(nvm_allocation_allowed)(void) { return 1; }
 
-void *(nvm_malloc)(size_t size) { return malloc(size ? size : 1); }
+void *(nvm_malloc)(size_t size) {
+  void *memory = malloc(size ? size : 1);
+  HOLD(memory, 1);
+  return memory;
+}
 
-void *(nvm_calloc)(size_t size) { return calloc(1, size ? size : 1); }
+void *(nvm_calloc)(size_t size) {
+  void *memory = calloc(1, size ? size : 1);
+  HOLD(memory, 1);
+  return memory;
+}
 
-void *(nvm_realloc)(void *memory, size_t size) { return realloc(memory, size ? size : 1); }
+void *(nvm_realloc)(void *memory, size_t size) {
+  if (!memory) return (nvm_malloc)(size);
+  return realloc(memory, size ? size : 1);
+}
 
-void nvm_free(void *memory) { free(memory); }
+void nvm_free(void *memory) {
+  HOLD(memory, -1);
+  free(memory);
+}
 
 #ifdef NVM_TEST
 static atomic_int_fast64_t fail_at;

@@ -16,6 +16,8 @@ typedef struct nvm_alloc_site {
 /* Let the n-th allocation from now fail (1 = the next); 0 = none. Returns what was left to count.
  */
 int64_t nvm_test_fail_allocation(int64_t n);
+/* Blocks from nvm_malloc and its like that have not been freed. */
+int64_t nvm_test_held(void);
 /* Let the next allocation of a site fail; NULL = none. */
 void nvm_test_fail_site(nvm_alloc_site *site);
 /* All sites of the program, those never reached too. */
