@@ -188,6 +188,46 @@ static nvm_status run_threads(const scenario *s, outputs *out) {
   return status;
 }
 
+/* --- external code ---------------------------------------------------------------------------- */
+
+static nvm_status external_create(void *context, const void *blob, size_t size, const char *kernel,
+                                  const nvm_signature *signature, void **out_instance) {
+  (void)blob, (void)size, (void)kernel, (void)signature;
+  *out_instance = context;
+  return NVM_OK;
+}
+
+static nvm_status external_run(void *instance, const nvm_kernel_ctx *ctx, void *const *bufs,
+                               int64_t *dims) {
+  (void)instance, (void)ctx;
+  const float *x = bufs[0], *y = bufs[1];
+  for (int64_t i = 0; i < dims[0]; i++) ((float *)bufs[2])[i] = x[i] + y[i];
+  return NVM_OK;
+}
+
+static void external_destroy(void *instance) { (void)instance; }
+
+/* The program's only kernel as external code, of a runtime that is registered anew. */
+static nvm_status run_external(const scenario *s, outputs *out) {
+  static const uint8_t blobs[] = {0x81, 0, 0xc4, 1, 0}; /* {0: one byte} */
+  static const nvm_section sections[4] = {
+      [3] = {.kind = 5, .target = "adds", .data = blobs, .size = sizeof blobs}};
+  const nvm_external_runtime runtime = {.size = sizeof runtime,
+                                        .name = "adds",
+                                        .create = external_create,
+                                        .run = external_run,
+                                        .destroy = external_destroy};
+  nvm_program own = program;
+  nvm_kernel kernel = program.kernels[0];
+  kernel.kind = 2, kernel.fn = NULL;
+  own.version = 2, own.kernels = &kernel, own.sections = sections, own.n_sections = COUNT(sections);
+  nvm_status status = nvm_external_register(&runtime);
+  if (status != NVM_OK) return status;
+  status = with_vm(s, &own, s->function, s->args, s->n_args, out);
+  CHECK(nvm_external_unregister("adds") == 1);
+  return status;
+}
+
 static void hand(scenario *s, const char *name, uint32_t function,
                  nvm_status (*run)(const scenario *, outputs *)) {
   *s = (scenario){.function = function, .run = run};
@@ -242,6 +282,8 @@ static size_t by_hand(scenario *s) {
   s[n].args[0] = vector_arg(data, vector_shape), s[n].args[1] = int_arg(4), s[n++].n_args = 2;
   s[n] = s[n - 1], s[n].profile = NVM_PROFILE_KERNELS;
   snprintf(s[n++].name, sizeof s->name, "kernels, profiled");
+  hand(&s[n], "external code", kernels, run_external);
+  s[n].args[0] = vector_arg(data, vector_shape), s[n].args[1] = int_arg(4), s[n++].n_args = 2;
   hand(&s[n++], "threads", 0, run_threads);
   hand(&s[n], "handles", keep, run_handles);
   s[n].args[0] = vector_arg(data, vector_shape), s[n++].n_args = 1;
