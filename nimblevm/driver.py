@@ -46,6 +46,7 @@ from nimblevm.relay.late import LateArray
 from nimblevm.relay.op import registry
 from nimblevm.relay.op.dense import DenseAttrs
 from nimblevm.relay.op.dense_pack import LANES, NARROW, DensePackAttrs
+from nimblevm.relay.parse_cursor import did_you_mean
 from nimblevm.relay.prelude import from_prelude
 from nimblevm.relay.types import TensorType, Type
 from nimblevm.relay.well_formed import check_well_formed
@@ -173,9 +174,10 @@ def _device_names(device: str | Sequence[str] | None) -> tuple[tuple[str, ...], 
         try:
             find_external(name)
         except CompileError as error:
-            there = ", ".join(sorted({*device_targets.generators(), *known} - {"cpu"}))
+            there = sorted({*device_targets.generators(), *known} - {"cpu"})
+            close = did_you_mean(name, there)
             raise CompileError(
-                f"there is no device {name!r}; devices are {there}; {error}"
+                f"there is no device {name!r}; devices are {', '.join(there)}{close}; {error}"
             ) from None
     return tuple(general), own
 

@@ -24,6 +24,7 @@ from nimblevm.errors import CompileError
 from nimblevm.relay.dataflow_pattern import DFPattern
 from nimblevm.relay.dims import Dim
 from nimblevm.relay.ir import Call, Expr, Function
+from nimblevm.relay.parse_cursor import did_you_mean
 from nimblevm.relay.types import TensorType
 
 Check = Callable[[Expr], bool]
@@ -158,8 +159,9 @@ def find(name: str, others: Sequence[str] = ()) -> External:
     """A registered backend; CompileError, which says what there is. others: names that could be registered."""
     found = _REGISTERED.get(name)
     if found is None:
-        known = ", ".join(dict.fromkeys((*_REGISTERED, *others))) or "none"
-        raise CompileError(f"there is no external backend {name!r}; known are: {known}")
+        known = dict.fromkeys((*_REGISTERED, *others))
+        there = f"{', '.join(known) or 'none'}{did_you_mean(name, known)}"
+        raise CompileError(f"there is no external backend {name!r}; known are: {there}")
     return found
 
 

@@ -340,6 +340,8 @@ def test_a_missing_device_says_what_there_is() -> None:
 def test_unknown_devices() -> None:
     with pytest.raises(CompileError, match=r"no device 'abacus'; devices are .*simulated"):
         placed(program(SMALL), device="abacus")
+    with pytest.raises(CompileError, match=r"did you mean opencl\?"):
+        placed(program(SMALL), device="opncl")
     with pytest.raises(TypeError, match="device must be names"):
         placed(program(SMALL), device=3)  # type: ignore[arg-type]
 
