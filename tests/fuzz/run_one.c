@@ -501,7 +501,8 @@ void run_one(const uint8_t *data, size_t size, run_one_counts *counts) {
     counts->refused++;
     REQUIRE(status == NVM_INVALID_EXECUTABLE || status == NVM_UNSUPPORTED_VERSION ||
             status == NVM_OUT_OF_MEMORY || status == NVM_SIGNATURE_MISSING ||
-            status == NVM_SIGNATURE_MALFORMED || status == NVM_SIGNATURE_MISMATCH);
+            status == NVM_SIGNATURE_MALFORMED || status == NVM_SIGNATURE_MISMATCH ||
+            (status == NVM_FILE_ERROR && flags & RUN_FAIL_ALLOC)); /* open or mmap was refused */
   }
   (void)nvm_test_fail_allocation(0);
   nvm_program_release(s.program);
