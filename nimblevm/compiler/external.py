@@ -114,10 +114,12 @@ class External:
         constants: Literal["inputs", "owned"] = "inputs",
         runtime: str = "",
     ) -> None:
-        if not name or not name.replace("_", "").replace(".", "").isalnum():
-            raise ValueError(
-                f"an external backend is named by letters, digits, '_' and '.', not {name!r}"
-            )
+        for one in (name, runtime or name, device or name):
+            if not one.replace("_", "").replace(".", "").isalnum():
+                raise ValueError(
+                    f"an external backend, its runtime and its device are named by letters, digits, '_' and '.', "
+                    f"not {one!r}"
+                )
         if constants not in ("inputs", "owned"):
             raise ValueError(f'constants must be "inputs" or "owned", not {constants!r}')
         rows = tuple(pattern_row(row) for row in patterns)

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from nimblevm.compiler.external import External
 from nimblevm.compiler.pass_base import PassContext
 from nimblevm.compiler.passes.fold_constant import FOLD_CONSTANT
 from nimblevm.compiler.passes.partition import PARTITION
 from nimblevm.driver import evaluate_call
+from nimblevm.errors import CompileError
 from nimblevm.relay.dataflow_pattern import is_op, wildcard
 from nimblevm.relay.infer_type import infer_type
-from nimblevm.relay.ir import Function, IRModule
+from nimblevm.relay.ir import Expr, Function, IRModule
 from nimblevm.relay.parser import parse_module
 from nimblevm.relay.printer import astext
 from nimblevm.relay.structural import structural_equal
@@ -68,3 +70,29 @@ def @main(%x: Tensor[(?n, 4), float32], %w: Tensor[(4, 4), float32]) {
     }
     assert found == {"a.dense_relu": "nn.dense_nn.relu_", "a.dense": "nn.dense_"}
     assert MergeComposite([("a.tanh", is_op("tanh")(wildcard()))])(mod)["main"].body is not None
+
+
+def test_a_check_that_raises_is_named() -> None:
+    """With the operator that it looked at."""
+
+    def check(root: Expr) -> bool:
+        raise ArithmeticError("odd")
+
+    table = [("t.tanh", is_op("tanh")(wildcard()), check)]
+    external = External("testing", table, lambda region: None)
+    mod = infer_type(
+        parse_module(
+            '#[version = "0.0.5"]\ndef @main(%x: Tensor[(4), float32]) { tanh(%x) }', "m.rly"
+        )
+    )
+    context = PassContext(evaluate=evaluate_call, externals=(external,))
+    with pytest.raises(
+        CompileError, match=r"m\.rly:2:39: check of .* testing, pattern t\.tanh: .*odd"
+    ):
+        PARTITION(mod, context)
+
+
+@pytest.mark.parametrize("field", ["name", "runtime", "device"])
+def test_names(field: str) -> None:
+    with pytest.raises(ValueError, match="named by letters"):
+        External(**{"name": "a", "patterns": (), "codegen": lambda region: None, field: "a,b"})
