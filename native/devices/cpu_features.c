@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "status.h"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #elif defined(__aarch64__)
@@ -154,4 +156,21 @@ const char *nvm_cpu_level_of(const char *target) {
     }
   }
   return target;
+}
+
+/* --- the API ---------------------------------------------------------------------------------- */
+
+NVM_EXPORT int32_t nvm_cpu_has(const char *feature) {
+  char target[96], why[256];
+  nvm_cpu cpu;
+  nvm_cpu_read(&cpu);
+  const int length = snprintf(target, sizeof target, "%s:+%s", nvm_cpu_archs[cpu.arch], feature);
+  if (!*feature || (size_t)length >= sizeof target || strchr(feature, ',')) return 0;
+  return nvm_cpu_fits(&cpu, target, why, sizeof why);
+}
+
+NVM_EXPORT const char *nvm_cpu_best_level(void) {
+  nvm_cpu cpu;
+  nvm_cpu_read(&cpu);
+  return nvm_cpu_level_name(&cpu);
 }

@@ -1,8 +1,5 @@
-/* How this library was built, and what the CPU has. */
-#include <stdio.h>
-#include <string.h>
+/* How this library was built. */
 
-#include "cpu_features.h"
 #include "status.h"
 
 #ifndef NVM_BUILD_FLAGS
@@ -40,19 +37,4 @@
 NVM_EXPORT const char *nvm_build_info(void) {
   return "compiler=" COMPILER "\nflags=" NVM_BUILD_FLAGS "\ndispatch=" DISPATCH
          "\narchitecture=" ARCH "\nvariant=" VARIANT;
-}
-
-NVM_EXPORT int32_t nvm_cpu_has(const char *feature) {
-  char target[96], why[256];
-  nvm_cpu cpu;
-  const int length = snprintf(target, sizeof target, ARCH ":+%s", feature);
-  if (!*feature || (size_t)length >= sizeof target || strchr(feature, ',')) return 0;
-  nvm_cpu_read(&cpu);
-  return nvm_cpu_fits(&cpu, target, why, sizeof why);
-}
-
-NVM_EXPORT const char *nvm_cpu_best_level(void) {
-  nvm_cpu cpu;
-  nvm_cpu_read(&cpu);
-  return nvm_cpu_level_name(&cpu);
 }
