@@ -11,7 +11,7 @@ Differs from numpy: numpy has no such functions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from nimblevm.relay.op.common import ALL, Array, Attrs, tensor_of
@@ -37,6 +37,18 @@ class DeviceCopyAttrs(Attrs):
 
 
 def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: Any) -> Type:
+    for field in fields(attrs):
+        value = getattr(attrs, field.name)
+        if field.name.startswith("constrain_"):
+            if not isinstance(value, int) or value not in (
+                0,
+                1,
+            ):  # text may say 0 or 1, as TVM's does
+                raise ctx.fail(f"{field.name} must be True or False, not {value!r}")
+        elif not isinstance(value, str) or not value:
+            raise ctx.fail(
+                f'{field.name} must be the name of a backend, such as "cpu", not {value!r}'
+            )
     return tensor_of(ctx, arg_types, 0)
 
 

@@ -36,9 +36,9 @@ INTERNAL = ("vm.", "memory.", "dyn.window")
 """Operators that passes write: no kernels of their own, tested with the passes."""
 
 ANY_SHAPE = frozenset(
-    """abs acos acosh argwhere asin asinh atan atanh bitwise_not cast cast_like ceil clip copy cos cosh dyn.full
-    dyn.ones dyn.zeros erf exp floor full isfinite isinf isnan log log10 log2 logical_not mean ndarray_size negative
-    nn.dropout nn.leaky_relu nn.relu ones ones_like reinterpret round rsqrt shape_of sigmoid sign sin sinh sqrt tan
+    """abs acos acosh argwhere asin asinh atan atanh bitwise_not cast cast_like ceil clip copy cos cosh device_copy
+    dyn.full dyn.ones dyn.zeros erf exp floor full isfinite isinf isnan log log10 log2 logical_not mean ndarray_size
+    negative nn.dropout nn.leaky_relu nn.relu on_device ones ones_like reinterpret round rsqrt shape_of sigmoid sign sin sinh sqrt tan
     tanh tile trunc zeros zeros_like""".split()
 )
 """Operators that take a tensor of any shape, or none: no shape is wrong."""
