@@ -45,7 +45,7 @@ class Region:
     inputs    types of the kernel's input operands, in order
     outputs   types of its outputs
     dims      what the in-dims of a call are, in order, in the function's own dim variables: the numbers that the
-              runtime gets as `dims`
+              runtime gets as `dims`. Behind them come sizes of scratch that are none of these
     """
 
     function: Function

@@ -59,7 +59,13 @@ def _entry(
     if blob is None:
         return None
     if blob.scratch:
-        lowered, own = None, _without_ir(name, plain, inputs, outputs, blob.scratch)
+        place = _place(external, name)
+        _check_scratch(blob.scratch, variables, place)
+        lowered, own = None, _without_ir(name, plain, inputs, outputs, blob.scratch, in_dims)
+        if len(own.in_dims) > MAX_DIMS:
+            raise CompileError(
+                f"{place}: {len(own.in_dims)} dims with scratch, a kernel has at most {MAX_DIMS}"
+            )
     own = dataclasses.replace(
         own,
         kernel=dataclasses.replace(own.kernel, alias=()),
@@ -72,7 +78,7 @@ def _entry(
 
 def _generated(external: External, region: Region) -> Blob | None:
     """What the backend's codegen gives, looked at."""
-    place = f"codegen of external backend {external.name}, region {region.name}"
+    place = _place(external, region.name)
     try:
         blob = external.codegen(region)
     except NimbleError:
@@ -92,22 +98,39 @@ def _generated(external: External, region: Region) -> Blob | None:
     return blob
 
 
+def _place(external: External, region: str) -> str:
+    return f"codegen of external backend {external.name}, region {region}"
+
+
+def _check_scratch(
+    scratch: tuple[TensorType, ...], variables: tuple[dims.DimVar, ...], place: str
+) -> None:
+    """CompileError for what is no tensor, and for a size that a call of the region can't know."""
+    for type_ in scratch:
+        if not isinstance(type_, TensorType):
+            raise CompileError(f"{place}: expected TensorTypes as scratch, got {type_!r}")
+        for var in (v for dim in type_.shape for v in dims.free_vars(dim)):
+            if var not in variables:
+                raise CompileError(
+                    f"{place}: scratch {type_!r} has a dim {var!r}, which is no dim variable of the region"
+                )
+
+
 def _without_ir(
     name: str,
     plain: Function,
     inputs: tuple[TensorType, ...],
     outputs: tuple[TensorType, ...],
     scratch: tuple[TensorType, ...] = (),
+    first: tuple[DimExpr, ...] = (),
 ) -> LoweredKernel:
-    """The signature alone. Every distinct dim that is not static is passed, then what attributes mention."""
-    number: dict[Dim, int] = {}
+    """The signature alone. What is passed: `first`, which codegen was told of, then every other distinct dim that is
+    not static, then what attributes mention.
+    """
     types = (*inputs, *outputs, *scratch)
-    for type_ in types:
-        for dim in type_.shape:
-            if not isinstance(dim, int):
-                number.setdefault(dim, len(number))
-    for var in _attr_dims(plain):
-        number.setdefault(var, len(number))
+    sizes = [d for t in types for d in t.shape if isinstance(d, DimExpr)]
+    in_dims = tuple(dict.fromkeys((*first, *sizes, *_attr_dims(plain))))
+    number: dict[Dim, int] = {dim: i for i, dim in enumerate(in_dims)}
 
     def axis(dim: Dim) -> Axis:
         return Axis(Const("int64", dim) if isinstance(dim, int) else DimRef("int64", number[dim]))
@@ -122,7 +145,6 @@ def _without_ir(
         Buffer(n, t.dtype, r, tuple(map(axis, t.shape)))  # type: ignore[arg-type]
         for n, t, r in zip(names, types, roles, strict=True)
     )
-    in_dims = tuple(d for d in number if isinstance(d, DimExpr))
     kernel = Kernel(name, buffers, tuple(map(repr, in_dims)), ())
     return LoweredKernel(kernel, in_dims, inputs, outputs, scratch, (), False)
 
