@@ -31,24 +31,31 @@ def fake_gpus() -> Iterator[fake.Driver]:
         driver.set("devices", 0)
 
 
-def compiled(
-    module: Any, device: str = "cuda", run: bool = True, **options: Any
-) -> tuple[bytes, bytes]:
-    """The file, and the payload of its section for "cuda". `run`: so that the driver can load it."""
+@contextmanager
+def translated(run: bool = True) -> Iterator[list[bytes]]:
+    """Payloads of sections for "cuda" that are made in here. `run`: so that the driver can load them."""
     payloads: list[bytes] = []
 
     def generate(kernels: Sequence[tuple[int, Kernel]]) -> bytes:
         payloads.append(ptx.generate(kernels))
+        if run:
+            fake.add_payload(payloads[-1])
         return payloads[-1]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             device_support, "DEVICE_CODE", {**device_support.DEVICE_CODE, "cuda": generate}
         )
+        yield payloads
+
+
+def compiled(
+    module: Any, device: str = "cuda", run: bool = True, **options: Any
+) -> tuple[bytes, bytes]:
+    """The file, and the payload of its section for "cuda". `run`: so that the driver can load it."""
+    with translated(run) as payloads:
         data = compile_to_bytes(module, device=device, **options)
-    if run:
-        fake.add_payload(payloads[-1])
     return data, payloads[-1]
 
 
-__all__ = ["compiled", "fake_gpus"]
+__all__ = ["compiled", "fake_gpus", "translated"]
