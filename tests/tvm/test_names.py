@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 ABSENT: dict[str, str | None] = {
     "tvm.relay.qnn": None,  # quantized models are compiled from their own operators later
     "tvm.relay.random": None,
-    "tvm.relay.annotation": None,  # marks for passes that are not here
+    "tvm.relay.annotation": "checkpoint compiler_begin compiler_end stop_fusion",
     "tvm.runtime.profiler_vm": None,  # kernels' times are nimblevm.vm's
     "tvm.relay": """TypeRelation build
         fixed_point_multiply layout_transform matrix_set_diag optimize reverse_reshape sliding_window
