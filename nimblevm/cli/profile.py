@@ -85,10 +85,10 @@ def profile(
       nimblevm profile lstm.nvm x=random:40x300
       nimblevm profile lstm.nvm x=x.npy --html profile.html --trace trace.json
     """
-    machine = _machine(limits, threads)
     with loaded(file, native, weights, None) as exe:
         named = Inputs(exe, exe.function(function), seed).read(inputs or [])
         with nvm.VirtualMachine(exe, device or None, threads=threads, fallback=fallback) as vm:
+            machine = _machine(limits, threads, vm.devices)
             with progress_of(f"profiling @{function}"):
                 for _ in range(warmup):
                     vm.invoke(function, **named)
@@ -116,9 +116,15 @@ def profile(
 # --- the machine ----------------------------------------------------------------------------------
 
 
-def _machine(wanted: str, threads: int) -> Machine | None:
-    """The limits that --limits asks for; None: not known. Raises Mistake."""
+def _machine(wanted: str, threads: int, devices: Sequence[str]) -> Machine | None:
+    """The limits that --limits asks for; None: not known. Those measured here are the host's and say nothing of kernels
+    that run elsewhere. Raises Mistake.
+    """
     if wanted == "none":
+        return None
+    away = [name for name in devices if not nvm.devices.backends()[name].host_code]
+    if away and wanted in ("auto", "measure"):
+        complain("note", f"limits are left out: the host's are no measure of {away[0]}", "bold")
         return None
     if wanted not in ("auto", "measure"):
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,21 @@ def test_limits_that_can_not_be_measured(
     done = cli(*RUN)
     assert (done.code, "limits are not known: needs the source tree" in done.err) == (0, True)
     assert cli(*RUN, "--limits", "measure").code == 2
+
+
+def test_limits_of_the_host_are_none_of_a_device(
+    folder: Path, cli: Cli, limits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is measured for them; a file with the device's own limits is taken."""
+    backends = {
+        name: replace(row, host_code=name != "cpu")
+        for name, row in command.nvm.devices.backends().items()
+    }
+    monkeypatch.setattr(command.nvm.devices, "backends", lambda: backends)
+    done = cli(*RUN)
+    assert (done.code, "the host's are no measure of cpu" in done.err) == (0, True)
+    assert "of limit" not in done.out
+    assert "of limit" in cli(*RUN, "--limits", "limits.json").out
 
 
 def test_sources_stay_in_their_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
