@@ -274,6 +274,11 @@ _BY_NUMBER = {row.number: row for row in STATUSES}
 if len(_BY_NUMBER) != len(STATUSES) or len({row.name for row in STATUSES}) != len(STATUSES):
     raise ValueError("errors.STATUSES: a number or name occurs twice")
 
+NUMBER_OF: dict[type[NimbleError], int] = {
+    row.exception: row.number for row in STATUSES if row.exception
+}
+"""Exception -> number of the status that reports it."""
+
 
 def status_row(number: int) -> Status:
     """The table row of a status number that C returned; an unknown one reads as INTERNAL."""

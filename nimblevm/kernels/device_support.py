@@ -14,7 +14,7 @@ from nimblevm.kernels.schedule.grid import schedule_grid
 Generator = Callable[[Sequence[tuple[int, Kernel]]], bytes]
 """(kernel index of the file, kernel)s -> payload of a section of device code (docs/format.md)."""
 
-DEVICE_CODE: Mapping[str, Generator] = {"opencl": opencl.device_code, "cuda": ptx.generate}
+DEVICE_CODE: Mapping[str, Generator] = {"opencl": opencl.generate, "cuda": ptx.generate}
 """Backend name -> the code generator of its sections."""
 
 

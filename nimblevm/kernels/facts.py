@@ -1,4 +1,6 @@
-"""What can be read off a kernel's body: its loads, which operands may share storage, whether it can fail."""
+"""What can be read off a kernel's body: what it loads and stores, which operands may share storage, whether it can
+fail.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,22 @@ from nimblevm.relay.types import TensorType
 
 
 def loads_of(body: Sequence[Statement]) -> Iterator[Load]:
+    """Every load once, in order."""
     seen: set[Value] = set()
     for statement in all_statements(body):
         for value in all_values(values_of(statement), seen):
             if isinstance(value, Load):
                 yield value
+
+
+def stored(body: Sequence[Statement]) -> set[int]:
+    """Numbers of the buffers that Stores write."""
+    return {s.buffer for s in all_statements(body) if isinstance(s, Store)}
+
+
+def touched(body: Sequence[Statement]) -> set[int]:
+    """Numbers of the buffers that are loaded or stored."""
+    return stored(body) | {load.buffer for load in loads_of(body)}
 
 
 def aliases(
@@ -94,4 +107,4 @@ def nonzero(value: Value) -> bool:
     return False
 
 
-__all__ = ["aliases", "divides", "loads_of", "may_fail", "nonzero"]
+__all__ = ["aliases", "divides", "loads_of", "may_fail", "nonzero", "stored", "touched"]

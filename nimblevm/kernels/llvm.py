@@ -45,6 +45,7 @@ helpers that two modules need are compiled twice.
 
 _NONE = ("none", "ir")
 _TRIPLES = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
+PTX_TRIPLE = "nvptx64-nvidia-cuda"
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +293,7 @@ def ptx(text: str, arch: str, version: str) -> str:
     """PTX of LLVM IR for a GPU such as "sm_70", as a version of PTX such as "ptx60". CompileError without llvmlite."""
     if not HAVE_LLVM:
         raise CompileError("code for CUDA devices needs llvmlite: pip install 'nimblevm[compiler]'")
-    machine = _machine("nvptx64-nvidia-cuda", arch, f"+{version}")
+    machine = _machine(PTX_TRIPLE, arch, f"+{version}")
     found: str = machine.emit_assembly(_optimised(text, machine, vectorise=False))
     return found
 
@@ -327,6 +328,6 @@ def serve() -> None:
 
 
 __all__ = [
-    "HAVE_LLVM", "NativeCode", "TargetInfo", "build", "build_all", "compile_text", "module_texts", "parse_target",
-    "parse_targets", "ptx", "serve", "support_text",
+    "HAVE_LLVM", "PTX_TRIPLE", "NativeCode", "TargetInfo", "build", "build_all", "compile_text", "module_texts",
+    "parse_target", "parse_targets", "ptx", "serve", "support_text",
 ]  # fmt: skip

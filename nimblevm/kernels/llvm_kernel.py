@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from nimblevm import dtypes
-from nimblevm.errors import STATUSES, DivisionByZero, IndexOutOfRange
+from nimblevm.errors import NUMBER_OF, DivisionByZero, IndexOutOfRange, NimbleError
 from nimblevm.kernels import llvm_ops as ops
-from nimblevm.kernels.facts import divides, nonzero
+from nimblevm.kernels.facts import divides, nonzero, touched
 from nimblevm.kernels.llvm_ops import MEMORY, REGISTER, Helpers, Lines
 from nimblevm.kernels.loop_ir import (
     Accumulate,
@@ -48,8 +48,6 @@ POLL_TURNS, POLL_TURNS_DEEP, POLL_ELEMENTS = 64, 8, 1 << 16
 """How many turns of an outermost loop pass between two polls: rows of elements, rows of sums, elements."""
 POLL_ROW = 1 << 22
 """Elements of a row inside other loops between two polls: some ms, so that shorter rows stay one loop."""
-STATUS_OF = {row.exception: row.number for row in STATUSES}
-"""Exception -> the status that reports it."""
 
 
 def _may_be_long(extent: Value) -> bool:
@@ -286,14 +284,7 @@ class KernelText(ScopedValues):
         """Whether an innermost loop may be a row of very many elements. Loops that work on tiles are short."""
         if (isinstance(loop.extent, Const) and loop.extent.value <= POLL_ROW) or loop.masked:
             return False
-        loads = (
-            v
-            for v in all_values([v for s in loop.body for v in values_of(s)])
-            if isinstance(v, Load)
-        )
-        stores = (s for s in loop.body if isinstance(s, Store))
-        used = {v.buffer for v in loads} | {s.buffer for s in stores}
-        return not used & {*self.stack, *self.panels}
+        return not touched(loop.body) & {*self.stack, *self.panels}
 
     def _reads_panels(self, loop: For) -> bool:
         """Whether a loop of a fixed number of turns reads the tile of a PanelProduct."""
@@ -569,17 +560,19 @@ class KernelText(ScopedValues):
         ok = self.lines.do(f"icmp ne {REGISTER[dtype]} {divisor}, 0")
         self._fail_unless(ok, DivisionByZero, -1, "0", "0")
 
-    def _fail_unless(self, ok: str, error: type, operand: int, index: str, bound: str) -> None:
+    def _fail_unless(
+        self, ok: str, error: type[NimbleError], operand: int, index: str, bound: str
+    ) -> None:
         b = self.lines
         name = b.name("check")
         b.void(f"br i1 {ok}, label %{name}.ok, label %{name}.bad, !prof !0")
         b.label(f"{name}.bad")
         place = b.do("getelementptr inbounds i8, ptr %ctx, i64 8")
         function = b.do(f"load ptr, ptr {place}, align 8")
-        args = f"ptr %ctx, i32 {STATUS_OF[error]}, i32 {operand}, i64 {index}, i64 {bound}"
+        args = f"ptr %ctx, i32 {NUMBER_OF[error]}, i32 {operand}, i64 {index}, i64 {bound}"
         status = b.do(f"call i32 {function}({args})")
         b.void(f"ret i32 {status}")
         b.label(f"{name}.ok")
 
 
-__all__ = ["STATUS_OF", "KernelText"]
+__all__ = ["KernelText"]

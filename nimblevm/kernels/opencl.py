@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nimblevm.errors import STATUSES, DivisionByZero, IndexOutOfRange
+from nimblevm.errors import NUMBER_OF, DivisionByZero, IndexOutOfRange, NimbleError
 from nimblevm.kernels import opencl_ops as ops
 from nimblevm.kernels.device_code import launch_record, payload
-from nimblevm.kernels.facts import divides, nonzero
+from nimblevm.kernels.facts import divides, nonzero, touched
 from nimblevm.kernels.loop_ir import (
     Accumulate,
     Barrier,
@@ -38,15 +38,14 @@ from nimblevm.kernels.loop_ir import (
     Value,
 )
 from nimblevm.kernels.opencl_ops import MEMORY, REGISTER, Helpers
-from nimblevm.kernels.rewrite import all_statements, all_values, parts, values_of
-from nimblevm.kernels.schedule.grid import Launch, schedule_grid
-from nimblevm.kernels.schedule.launch import locals_of
+from nimblevm.kernels.rewrite import parts
+from nimblevm.kernels.schedule.grid import schedule_grid
+from nimblevm.kernels.schedule.launch import Launch, elements, locals_of
 from nimblevm.kernels.value_scopes import ScopedValues
 
 UNROLL = 4
 """Loops of at most so many turns over arrays of a thread are unrolled, so that these become registers; for the loop
 over the depth of a tile too, compilers take ten times as long."""
-_CODE = {row.exception: row.number for row in STATUSES}
 
 
 class LaunchText(ScopedValues):
@@ -106,28 +105,18 @@ class LaunchText(ScopedValues):
             )
         for n in (*launch.own("shared"), *launch.own("private")):
             buffer = launch.buffers[n]
-            count = 1
-            for row in buffer.axes:
-                assert isinstance(row.size, Const)
-                count *= int(row.size.value)
             space = "__local " if buffer.role == "shared" else ""
-            self._line(f"{space}{REGISTER[buffer.dtype]} b{n}[{count}];")
-        for statement in all_statements(launch.body):
-            if isinstance(statement, SetLocal | Accumulate):
-                self._declare(statement.local)
-            for value in all_values(values_of(statement)):
-                if isinstance(value, Local):
-                    self._declare(value)
+            self._line(f"{space}{REGISTER[buffer.dtype]} b{n}[{elements(buffer)}];")
+        for local in locals_of(launch.body):
+            self.locals[local] = f"x{len(self.locals)}"
+            self._line(f"{REGISTER[local.dtype]} {self.locals[local]} = 0;")
         for n in (*self.operands, *launch.own("shared"), *launch.own("private")):
             self.strides[n] = [self._stride(n, axis) for axis in range(len(launch.buffers[n].axes))]
 
-    def _declare(self, local: Local) -> None:
-        if local not in self.locals:
-            self.locals[local] = f"x{len(self.locals)}"
-            self._line(f"{REGISTER[local.dtype]} {self.locals[local]} = 0;")
-
     def _stride(self, buffer: int, axis: int) -> tuple[str, str]:
-        """(0 or 1 by which indices of a stretched axis count, or "", size)."""
+        """A factor for indices, 0 where an axis of one element is broadcast ("" for an axis that never is), and the
+        axis's size.
+        """
         place = self.pitches.get((buffer, axis))
         if place is None:
             return "", self._value(self.launch.buffers[buffer].axes[axis].size)
@@ -185,18 +174,12 @@ class LaunchText(ScopedValues):
     def _unrolls(self, loop: For) -> bool:
         if not self.private or not isinstance(loop.extent, Const) or loop.extent.value > UNROLL:
             return False
-        stores = {s.buffer for s in all_statements(loop.body) if isinstance(s, Store)}
-        values = all_values([v for s in all_statements(loop.body) for v in values_of(s)])
-        loads = {v.buffer for v in values if isinstance(v, Load)}
-        return bool((stores | loads) & self.private)
+        return bool(touched(loop.body) & self.private)
 
     def _store(self, buffer: int, indices: tuple[Value, ...], value: Value) -> None:
         found = self._total(value) if buffer in self.private else self._value(value)
-        dtype = self.launch.buffers[buffer].dtype
         place = self._position(buffer, indices)
-        if buffer in self.strides and buffer not in self.operands:
-            self._line(f"b{buffer}[{place}] = {found};")
-        elif dtype == "float16":
+        if buffer in self.operands and self.launch.buffers[buffer].dtype == "float16":
             self._line(f"vstore_half_rte({found}, {place}, b{buffer});")
         else:
             self._line(f"b{buffer}[{place}] = {found};")
@@ -224,7 +207,7 @@ class LaunchText(ScopedValues):
         self._line(f"{name} = {new};")
 
     def _position(self, buffer: int, indices: tuple[Value, ...]) -> str:
-        """The number of an element in its buffer."""
+        """The number of an element in its buffer, row-major. An outer index of 0 is left out."""
         position = ""
         for (stretched, size), index in zip(self.strides[buffer], indices, strict=True):
             at = self._value(index)
@@ -258,15 +241,10 @@ class LaunchText(ScopedValues):
         match value:
             case Load(dtype=dtype, buffer=buffer, indices=indices):
                 place = self._position(buffer, indices)
-                if buffer not in self.operands:
-                    return f"b{buffer}[{place}]"
-                if dtype == "bool":
-                    return f"b{buffer}[{place}] != 0"
-                return (
-                    f"vload_half({place}, b{buffer})"
-                    if dtype == "float16"
-                    else f"b{buffer}[{place}]"
-                )
+                if buffer in self.operands and dtype == "float16":
+                    return f"vload_half({place}, b{buffer})"
+                element = f"b{buffer}[{place}]"
+                return f"{element} != 0" if buffer in self.operands and dtype == "bool" else element
             case Unary(op=op, dtype=dtype, operand=operand):
                 return ops.unary(self.helpers, op, x, operand.dtype, dtype)
             case Binary(op=op, dtype=dtype):
@@ -287,13 +265,18 @@ class LaunchText(ScopedValues):
         self._fail_if(bad, IndexOutOfRange, value.operand, index, bound)
         return index
 
-    def _fail_if(self, bad: str, error: type, operand: int, index: str, bound: str) -> None:
-        args = f"record, {_CODE[error]}, {operand}, {index}, {bound}, {self.number}"
+    def _fail_if(
+        self, bad: str, error: type[NimbleError], operand: int, index: str, bound: str
+    ) -> None:
+        args = f"record, {NUMBER_OF[error]}, {operand}, {index}, {bound}, {self.number}"
         self._line(f"if ({bad}) {{ nvm_fault({args}); return; }}")
 
 
-def source_of(kernels: Sequence[tuple[int, Kernel]]) -> tuple[str, dict[int, list[list[object]]]]:
-    """The program of kernels with their numbers in the file, and the launch records of each."""
+def generate(kernels: Sequence[tuple[int, Kernel]]) -> bytes:
+    """The payload of a section for these kernels, each with its number in the file.
+
+    Unsupported for a kernel that has no OpenCL code.
+    """
     helpers = Helpers()
     texts: list[str] = []
     records: dict[int, list[list[object]]] = {}
@@ -306,13 +289,8 @@ def source_of(kernels: Sequence[tuple[int, Kernel]]) -> tuple[str, dict[int, lis
                 + LaunchText(launch, entry, number, helpers).text()
             )
             records[number].append(launch_record(launch, entry))
-    return "\n".join([ops.HEAD, *helpers.texts.values(), *texts]), records
-
-
-def device_code(kernels: Sequence[tuple[int, Kernel]]) -> bytes:
-    """The payload of a section of device code. Unsupported if a kernel has no OpenCL code."""
-    source, records = source_of(kernels)
+    source = "\n".join([ops.HEAD, *helpers.texts.values(), *texts])
     return payload(source.encode(), records)
 
 
-__all__ = ["LaunchText", "device_code", "source_of"]
+__all__ = ["LaunchText", "generate"]

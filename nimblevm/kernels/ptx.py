@@ -19,28 +19,20 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from nimblevm.errors import NUMBER_OF, NimbleError
 from nimblevm.kernels import llvm
 from nimblevm.kernels.device_code import launch_record, payload
-from nimblevm.kernels.llvm_kernel import STATUS_OF, KernelText
+from nimblevm.kernels.facts import stored, touched
+from nimblevm.kernels.llvm_kernel import KernelText
 from nimblevm.kernels.llvm_ops import MEMORY, Helpers
-from nimblevm.kernels.loop_ir import (
-    Barrier,
-    Const,
-    DimRef,
-    For,
-    Kernel,
-    Load,
-    Statement,
-    Store,
-)
-from nimblevm.kernels.rewrite import all_statements, all_values, values_of
+from nimblevm.kernels.loop_ir import Barrier, Const, DimRef, For, Kernel, Statement
+from nimblevm.kernels.rewrite import all_statements
 from nimblevm.kernels.schedule.grid import schedule_grid
-from nimblevm.kernels.schedule.launch import Launch
+from nimblevm.kernels.schedule.launch import Launch, elements
 
 ARCH, PTX_VERSION = "sm_70", "ptx60"
 FEATURES = ("ptx",)
 """What Helpers are told of the target: halves are converted by instructions."""
-TRIPLE = "nvptx64-nvidia-cuda"
 
 GROUPS = 2
 """Groups that multiply tiles at a time on a multiprocessor: while one waits for memory, others compute. Without a limit
@@ -83,7 +75,7 @@ class GridText(KernelText):
         self.operands = list(launch.operands())
         self.stack = set(launch.own("private"))
         self.shared = {n: f"{entry}.shared{n}" for n in launch.own("shared")}
-        self.written = {s.buffer for s in all_statements(launch.body) if isinstance(s, Store)}
+        self.written = stored(launch.body)
 
     def text(self) -> str:
         """The entry and the arrays that its groups share. Raises Unsupported for an operation without code."""
@@ -122,16 +114,8 @@ class GridText(KernelText):
     def _shared_arrays(self) -> Iterator[str]:
         for n, name in self.shared.items():
             buffer = self.kernel.buffers[n]
-            array = f"[{self._count(n)} x {MEMORY[buffer.dtype]}]"
+            array = f"[{elements(buffer)} x {MEMORY[buffer.dtype]}]"
             yield f"@{name} = internal addrspace(3) global {array} undef, align 16\n"
-
-    def _count(self, buffer: int) -> int:
-        """Elements of an array of the grid."""
-        count = 1
-        for axis in self.kernel.buffers[buffer].axes:
-            assert isinstance(axis.size, Const)
-            count *= int(axis.size.value)
-        return count
 
     def _pointer(self, buffer: int) -> str:
         if buffer in self.shared:
@@ -159,15 +143,16 @@ class GridText(KernelText):
     def _allocate_locals(self, tiles: Iterable[int]) -> None:
         super()._allocate_locals(())
         for n in sorted(tiles):
-            type_ = MEMORY[self.kernel.buffers[n].dtype]
-            self.lines.void(f"%b{n} = alloca [{self._count(n)} x {type_}], align 16")
+            buffer = self.kernel.buffers[n]
+            array = f"[{elements(buffer)} x {MEMORY[buffer.dtype]}]"
+            self.lines.void(f"%b{n} = alloca {array}, align 16")
 
     def _strides(self) -> None:
         """Only of what the launch touches: it gets no other sizes."""
-        touched = {*self.operands, *self.stack, *self.shared}
+        used = {*self.operands, *self.stack, *self.shared}
         for number, buffer in enumerate(self.kernel.buffers):
             row: list[tuple[str, str]] = []
-            for axis, size in enumerate(buffer.axes if number in touched else ()):
+            for axis, size in enumerate(buffer.axes if number in used else ()):
                 position = self.pitch_of.get((number, axis))
                 if position is None:
                     row.append(("", self._value(size.size)))
@@ -229,13 +214,15 @@ class GridText(KernelText):
     def _poll(self) -> None:
         """Nobody stops a grid."""
 
-    def _fail_unless(self, ok: str, error: type, operand: int, index: str, bound: str) -> None:
+    def _fail_unless(
+        self, ok: str, error: type[NimbleError], operand: int, index: str, bound: str
+    ) -> None:
         b = self.lines
         b.helpers.texts.setdefault("nvm_fault", _FAULT)
         name = b.name("check")
         b.void(f"br i1 {ok}, label %{name}.ok, label %{name}.bad, !prof !0")
         b.label(f"{name}.bad")
-        fault = f"i32 {STATUS_OF[error]}, i32 {operand}, i64 {index}, i64 {bound}"
+        fault = f"i32 {NUMBER_OF[error]}, i32 {operand}, i64 {index}, i64 {bound}"
         b.void(f"call void @nvm_fault(ptr addrspace(1) %fault, {fault}, i32 {self.index})")
         b.void("ret void")
         b.label(f"{name}.ok")
@@ -250,15 +237,11 @@ def _unrolling(loop: For, own: set[int]) -> str:
     (else they are no registers), and around such a loop (so that what turns share is found). Not around barriers, which
     stand between steps that are long.
     """
-    inside = list(all_statements(loop.body))
     if _has_barrier(loop):
         return ', !{!"llvm.loop.unroll.disable"}'
     if not isinstance(loop.extent, Const) or loop.extent.value > MOST_TURNS:
         return ""
-    touched = {s.buffer for s in inside if isinstance(s, Store)}
-    values = all_values([v for s in inside for v in values_of(s)])
-    touched |= {v.buffer for v in values if isinstance(v, Load)}
-    return ', !{!"llvm.loop.unroll.full"}' if touched & own else ""
+    return ', !{!"llvm.loop.unroll.full"}' if touched(loop.body) & own else ""
 
 
 def entry_name(launch: Launch, index: int) -> str:
@@ -284,7 +267,7 @@ def module_text(launches: Sequence[tuple[int, Launch]]) -> str:
         'attributes #1 = { alwaysinline nounwind "no-builtins" }\n'
         'attributes #2 = { noinline nounwind "no-builtins" }\n'
     )
-    head = f'target triple = "{TRIPLE}"\n'
+    head = f'target triple = "{llvm.PTX_TRIPLE}"\n'
     annotations = f"!nvvm.annotations = !{{{named}}}\n"
     return "\n".join([head, *helpers.texts.values(), *texts, attributes, annotations, nodes])
 

@@ -24,7 +24,7 @@ import numpy as np
 from nimblevm import dtypes
 from nimblevm._ffi import check, ffi, lib, note_cause
 from nimblevm.devices import blas
-from nimblevm.errors import STATUSES, InvalidInput, NimbleError
+from nimblevm.errors import NUMBER_OF, InvalidInput, NimbleError
 
 Array = np.ndarray[Any, Any]
 Run = Callable[[Sequence[Array], Sequence[Array], Sequence[int]], object]
@@ -36,7 +36,6 @@ Factory = Callable[[bytes], Run]
 _EXTERNAL = 5  # kind of section
 _DEVICE_ERROR, _KERNEL_ERROR, _INTERRUPTED = 22, 25, 28
 _TYPES = {row.number: np.dtype(row.numpy).str for row in dtypes.DTYPES}
-_CODES = {row.exception: row.number for row in STATUSES if row.exception is not None}
 
 
 @dataclass(eq=False, slots=True)
@@ -170,7 +169,7 @@ def _failed(error: BaseException, place: str, code: int) -> int:
     if isinstance(error, KeyboardInterrupt):
         return _INTERRUPTED
     if isinstance(error, NimbleError):
-        code = _CODES.get(type(error), code)
+        code = NUMBER_OF.get(type(error), code)
     text = f"{place}: {type(error).__name__}: {error}"
     note_cause(error)
     return int(lib.nvm_external_fail(code, ffi.new("char[]", text.encode())))

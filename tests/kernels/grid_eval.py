@@ -13,7 +13,8 @@ from nimblevm.errors import STATUSES
 from nimblevm.kernels import loop_ir as ir
 from nimblevm.kernels.loop_ir_eval import KernelFault, Run
 from nimblevm.kernels.lower import LoweredKernel
-from nimblevm.kernels.schedule.grid import Launch, schedule_grid
+from nimblevm.kernels.schedule.grid import schedule_grid
+from nimblevm.kernels.schedule.launch import Launch
 from tests.kernels.native import size_of
 
 Array = np.ndarray[Any, Any]

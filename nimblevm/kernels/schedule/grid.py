@@ -34,9 +34,7 @@ from nimblevm.kernels.schedule.launch import (
     BLOCK,
     MAX_THREADS,
     ONE,
-    Barrier,
     Launch,
-    array,
     groups_of,
     ids,
     is_size,
@@ -64,8 +62,8 @@ def _split(body: Sequence[Statement]) -> list[tuple[Statement, ...]]:
     recurses.
     """
     found: list[tuple[Statement, ...]] = []
-    for segment in segments(body):
-        loops, inside = nest(segment)
+    for segment in _segments(body):
+        loops, inside = _nest(segment)
         parts = _split(inside) if loops else []
         if len(parts) < 2:
             found.append(segment)
@@ -77,7 +75,7 @@ def _split(body: Sequence[Statement]) -> list[tuple[Statement, ...]]:
     return found
 
 
-def segments(body: Sequence[Statement]) -> list[tuple[Statement, ...]]:
+def _segments(body: Sequence[Statement]) -> list[tuple[Statement, ...]]:
     """Statements in runs as short as can be, no local being used in two of them; statements without loops stay
     together.
     """
@@ -101,15 +99,17 @@ def segments(body: Sequence[Statement]) -> list[tuple[Statement, ...]]:
 
 def _launches(kernel: Kernel, first: int, segment: tuple[Statement, ...]) -> list[Launch]:
     """The launches of a segment; `first` is the number of the first one."""
-    loops, inside = nest(segment)
+    loops, inside = _nest(segment)
     name, second = f"{kernel.name}_{first}", f"{kernel.name}_{first + 1}"
     if not loops:
         loops, inside = columns_of(kernel, segment)
         if loops:
-            return [elementwise(kernel, name, loops, inside)]
+            return [_elementwise(kernel, name, loops, inside)]
     if may_fail(replace(kernel, body=segment)):
         return [
-            elementwise(kernel, name, loops, inside) if loops else one_thread(kernel, name, segment)
+            _elementwise(kernel, name, loops, inside)
+            if loops
+            else _one_thread(kernel, name, segment)
         ]
     product = product_of(kernel, loops)
     times: Value = ONE
@@ -123,9 +123,9 @@ def _launches(kernel: Kernel, first: int, segment: tuple[Statement, ...]) -> lis
         made = together(kernel, name, loops, inside, times)
     if made is None:
         made = (
-            elementwise(kernel, name, loops, inside, times)
+            _elementwise(kernel, name, loops, inside, times)
             if loops
-            else one_thread(kernel, name, segment)
+            else _one_thread(kernel, name, segment)
         )
     if product is None or times is ONE:
         return [made]
@@ -138,7 +138,7 @@ def _is_wide(loops: Sequence[For]) -> bool:
     return sums is not None and lies_along(loops[-1], sums)
 
 
-def nest(segment: Sequence[Statement]) -> tuple[list[For], tuple[Statement, ...]]:
+def _nest(segment: Sequence[Statement]) -> tuple[list[For], tuple[Statement, ...]]:
     """The parallel loops, each the only statement of the one around it, whose sizes are known before all of them, and
     what is inside.
     """
@@ -153,7 +153,7 @@ def nest(segment: Sequence[Statement]) -> tuple[list[For], tuple[Statement, ...]
     return loops, body
 
 
-def threads_for(total: Value) -> int:
+def _threads_for(total: Value) -> int:
     """Threads of a group for so many turns."""
     count = MAX_THREADS
     while isinstance(total, Const) and count > 32 and total.value <= count // 2:
@@ -161,12 +161,12 @@ def threads_for(total: Value) -> int:
     return count
 
 
-def elementwise(
+def _elementwise(
     kernel: Kernel, name: str, loops: Sequence[For], body: tuple[Statement, ...], times: Value = ONE
 ) -> Launch:
     """A thread a turn of a nest of parallel loops. times: 0 or 1, whether to launch it at all."""
     total = turns(loops)
-    block = threads_for(total)
+    block = _threads_for(total)
     group, thread = ids("g"), ids("t")
     turn = folded("add", folded("mul", group[0], const(block)), thread[0])
     inside = Rewriter(places(loops, turn).get).block(body)
@@ -178,7 +178,7 @@ def elementwise(
     )  # fmt: skip
 
 
-def one_thread(kernel: Kernel, name: str, body: tuple[Statement, ...]) -> Launch:
+def _one_thread(kernel: Kernel, name: str, body: tuple[Statement, ...]) -> Launch:
     """One thread that runs statements as they are."""
     block: BLOCK = (1, 1, 1)
     return Launch(
@@ -186,4 +186,4 @@ def one_thread(kernel: Kernel, name: str, body: tuple[Statement, ...]) -> Launch
     )
 
 
-__all__ = ["Barrier", "Launch", "array", "schedule_grid", "segments"]
+__all__ = ["schedule_grid"]

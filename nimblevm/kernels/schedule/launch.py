@@ -7,27 +7,25 @@ role "private" one a thread; their elements start with any value. A launch with 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import KeysView, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from nimblevm import dtypes
-from nimblevm.kernels.facts import may_fail
+from nimblevm.kernels.facts import may_fail, touched
 from nimblevm.kernels.loop_ir import (
     Accumulate,
     Axis,
-    Barrier,
     Binary,
     Buffer,
     Const,
     DimRef,
     For,
     Kernel,
-    Load,
     Local,
     LoopVar,
     SetLocal,
     Statement,
-    Store,
     Value,
 )
 from nimblevm.kernels.rewrite import all_statements, all_values, values_of
@@ -68,14 +66,7 @@ class Launch:
 
     def operands(self) -> tuple[int, ...]:
         """Numbers of the kernel's buffers that the body reads or writes, in order."""
-        found: set[int] = set()
-        for statement in all_statements(self.body):
-            if isinstance(statement, Store):
-                found.add(statement.buffer)
-        for value in self.values():
-            if isinstance(value, Load):
-                found.add(value.buffer)
-        return tuple(sorted(n for n in found if n < len(self.kernel.buffers)))
+        return tuple(sorted(n for n in touched(self.body) if n < len(self.kernel.buffers)))
 
     def values(self) -> tuple[Value, ...]:
         """Every value of the body once."""
@@ -108,17 +99,27 @@ class Launch:
 
     def shared_bytes(self) -> int:
         """Bytes of the arrays that the threads of a group share."""
-        return sum(_bytes(self.buffers[n]) for n in self.own("shared"))
+        arrays = [self.buffers[n] for n in self.own("shared")]
+        return sum(elements(a) * dtypes.dtype(a.dtype).itemsize for a in arrays)
 
     def can_fail(self) -> bool:
         """Whether a thread may report a fault."""
         return may_fail(replace(self.kernel, body=self.body))
 
 
-def array(name: str, dtype: str, role: str, *sizes: int) -> Buffer:
-    """A buffer of the grid, role "shared" or "private"."""
+def array(name: str, dtype: str, role: Literal["shared", "private"], *sizes: int) -> Buffer:
+    """A buffer of the grid."""
     axes = tuple(Axis(const(size)) for size in sizes)
-    return Buffer(name, dtype, "shared" if role == "shared" else "private", axes)
+    return Buffer(name, dtype, role, axes)
+
+
+def elements(buffer: Buffer) -> int:
+    """How many elements a buffer of the grid has."""
+    count = 1
+    for axis in buffer.axes:
+        assert isinstance(axis.size, Const)
+        count *= int(axis.size.value)
+    return count
 
 
 def ids(name: str) -> IDS:
@@ -126,17 +127,17 @@ def ids(name: str) -> IDS:
     return LoopVar(INDEX, name + "x"), LoopVar(INDEX, name + "y"), LoopVar(INDEX, name + "z")
 
 
-def locals_of(body: Sequence[Statement]) -> frozenset[Local]:
-    """The locals that statements set or read."""
-    found: set[Local] = set()
+def locals_of(body: Sequence[Statement]) -> KeysView[Local]:
+    """The locals that statements set or read, in the order in which they do."""
+    found: dict[Local, None] = {}
     seen: set[Value] = set()
     for statement in all_statements(body):
         if isinstance(statement, SetLocal | Accumulate):
-            found.add(statement.local)
+            found[statement.local] = None
         for value in all_values(values_of(statement), seen):
             if isinstance(value, Local):
-                found.add(value)
-    return frozenset(found)
+                found[value] = None
+    return found.keys()
 
 
 def is_size(value: Value) -> bool:
@@ -162,13 +163,16 @@ def places(loops: Sequence[For], turn: Value) -> dict[Value, Value]:
         if number == 0:
             found[loop.var] = turn
             break
-        # No turn is taken where a size is 0, which a divisor must not seem to be.
-        size = loop.extent if isinstance(loop.extent, Const) else folded("max", loop.extent, ONE)
-        if isinstance(size, Const) and size.value < 1:
-            size = ONE
-        found[loop.var] = folded("floormod", turn, size)
-        turn = folded("floordiv", turn, size)
+        found[loop.var], turn = split(turn, loop.extent)
     return found
+
+
+def split(number: Value, size: Value) -> tuple[Value, Value]:
+    """Remainder and quotient of the number of a turn or group. Where a size is 0 there is no number to split; the
+    divisor is at least 1 in sight of facts.nonzero, so no code looks for a division by zero.
+    """
+    divisor = folded("max", size, ONE)
+    return folded("floormod", number, divisor), folded("floordiv", number, divisor)
 
 
 def groups_of(total: Value, size: int) -> Value:
@@ -176,14 +180,7 @@ def groups_of(total: Value, size: int) -> Value:
     return folded("floordiv", folded("add", total, const(size - 1)), const(size))
 
 
-def _bytes(buffer: Buffer) -> int:
-    count = dtypes.dtype(buffer.dtype).itemsize
-    for axis in buffer.axes:
-        count *= int(getattr(axis.size, "value", 0))
-    return count
-
-
 __all__ = [
-    "BLOCK", "GRID", "IDS", "MAX_THREADS", "ONE", "Barrier", "Launch", "array", "groups_of", "ids", "is_size",
-    "locals_of", "places", "turns",
+    "BLOCK", "GRID", "IDS", "MAX_THREADS", "ONE", "Launch", "array", "elements", "groups_of", "ids", "is_size",
+    "locals_of", "places", "split", "turns",
 ]  # fmt: skip

@@ -220,7 +220,7 @@ class Paneler:
         groups = -(-panels // MAX_PANELS)
         group = LoopVar(INDEX, "g")
         first_panel = folded("mul", group, const(MAX_PANELS)) if groups > 1 else const(0)
-        here = _panels_left(panels, first_panel)
+        here = panels_left(panels, first_panel)
         tiles = [self._tile(product.local.dtype, height) for product in nest.products]
         rows = nest.rows
         if rows is None:
@@ -268,7 +268,7 @@ class Paneler:
         if whole:
             at = LoopVar(INDEX, "p")
             lanes = self._lanes(nest, tiles, start, row, panel, at, LANES)
-            inside.append(For(at, _panels_left(whole, panel), (lanes,)))
+            inside.append(For(at, panels_left(whole, panel), (lanes,)))
         if rest:
             at_end = folded("sub", const(whole), panel)
             lanes = self._lanes(nest, tiles, start, row, panel, at_end, rest)
@@ -381,7 +381,7 @@ def _locals(nest: Nest) -> set[Local]:
     return inside | {product.local for product in nest.products}
 
 
-def _panels_left(total: int, first: Value) -> Value:
+def panels_left(total: int, first: Value) -> Value:
     """How many panels of `total` a group takes that begins with panel `first`."""
     return least(MAX_PANELS, folded("sub", const(total), first))
 
@@ -400,4 +400,4 @@ def tile_panels(
     return tuple(paneler.buffers), new
 
 
-__all__ = ["Nest", "nest_of", "tile_panels"]
+__all__ = ["Nest", "nest_of", "panels_left", "tile_panels"]

@@ -20,9 +20,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+from nimblevm.kernels.facts import stored
 from nimblevm.kernels.loop_ir import (
     Accumulate,
+    Barrier,
     Binary,
     Buffer,
     Compare,
@@ -38,18 +41,18 @@ from nimblevm.kernels.loop_ir import (
     Store,
     Value,
 )
-from nimblevm.kernels.rewrite import Rewriter, all_statements, all_values
+from nimblevm.kernels.rewrite import Rewriter, all_values
 from nimblevm.kernels.schedule.index import INDEX, const, folded, mentions
 from nimblevm.kernels.schedule.lanes import sums_of
 from nimblevm.kernels.schedule.launch import (
     ONE,
-    Barrier,
     Launch,
     array,
     groups_of,
     ids,
     is_size,
     places,
+    split,
     turns,
 )
 
@@ -114,12 +117,12 @@ def product_of(kernel: Kernel, loops: Sequence[For]) -> Product | None:
 def _is_apart(kernel: Kernel, factors: Sequence[Value], after: Sequence[Statement]) -> bool:
     """Whether nothing that the factors read is written behind, and they hold no local."""
     same = dict(kernel.alias)
-    stored = {s.buffer for s in all_statements(after) if isinstance(s, Store)}
-    stored |= {same[b] for b in stored if b in same}
+    written = stored(after)
+    written |= {same[b] for b in written if b in same}
     values = list(all_values(factors))
     if any(isinstance(v, Local) for v in values):
         return False
-    return not stored & {v.buffer for v in values if isinstance(v, Load)}
+    return not written & {v.buffer for v in values if isinstance(v, Load)}
 
 
 def few(product: Product) -> Value | None:
@@ -162,29 +165,14 @@ class Tiles:
         if isinstance(across, Const) and across.value == 1:
             column: Value = const(0)
         else:
-            column, index = self._split(index, across)
+            column, index = split(index, across)
         if product.batch:
-            row, index = self._split(index, down)
+            row, index = split(index, down)
         else:
             row, index = index, const(0)
         self.rows = _Side(product.rows, m, folded("mul", row, const(TILE)))
         self.columns = _Side(product.columns, n, folded("mul", column, const(TILE)))
         self.batch = places(product.batch, index)
-
-    def _split(self, index: Value, size: Value) -> tuple[Value, Value]:
-        """Remainder and quotient."""
-        if not isinstance(size, Const):
-            size = Binary(INDEX, "max", size, ONE)  # a launch with no groups has none to divide
-        elif size.value < 1:
-            size = ONE
-        return folded("floormod", index, size), folded("floordiv", index, size)
-
-    def _array(self, name: str, role: str, *sizes: int) -> int:
-        self.buffers.append(array(name, self.product.local.dtype, role, *sizes))
-        return len(self.buffers) - 1
-
-    def launch(self, name: str, times: Value) -> Launch:
-        """times: 0 or 1, whether to launch it at all."""
         self.xs, self.ws = (
             self._array("xs", "shared", SIDE, ROW),
             self._array("ws", "shared", SIDE, ROW),
@@ -198,6 +186,14 @@ class Tiles:
             self._array("x", "private", EACH),
             self._array("w", "private", EACH),
         )
+
+    def _array(self, name: str, role: Literal["shared", "private"], *sizes: int) -> int:
+        """The number of a new buffer."""
+        self.buffers.append(array(name, self.product.local.dtype, role, *sizes))
+        return len(self.buffers) - 1
+
+    def launch(self, name: str, times: Value) -> Launch:
+        """times: 0 or 1, whether to launch it at all."""
         grid = self.groups if times is ONE else folded("mul", self.groups, times)
         body = (*self._cleared(), *self._sum(), *self._stored())
         return Launch(

@@ -18,9 +18,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nimblevm import dtypes
-from nimblevm.kernels.facts import loads_of
+from nimblevm.kernels.facts import loads_of, stored
 from nimblevm.kernels.loop_ir import (
     Accumulate,
+    Barrier,
     Binary,
     Buffer,
     Compare,
@@ -40,7 +41,6 @@ from nimblevm.kernels.rewrite import Rewriter, all_statements, all_values
 from nimblevm.kernels.schedule.index import INDEX, const, folded, mentions
 from nimblevm.kernels.schedule.launch import (
     ONE,
-    Barrier,
     Launch,
     array,
     ids,
@@ -140,9 +140,9 @@ def _keeps_locals(body: Sequence[Statement]) -> bool:
     return not any(changed & _used_outside(body, loop) for loop, changed in inside)
 
 
-def _used_outside(body: Sequence[Statement], loop: For) -> frozenset[Local]:
+def _used_outside(body: Sequence[Statement], loop: For) -> set[Local]:
     """The locals of a body without one of its loops. Loops nest at most 32 deep, so this recurses."""
-    found: frozenset[Local] = frozenset()
+    found: set[Local] = set()
     for statement in body:
         if statement is loop:
             continue
@@ -191,8 +191,7 @@ class Group:
     def _touched(self, statement: Statement) -> tuple[set[int], set[int]]:
         """Buffers that are read, and written; those that share storage count as one."""
         reads = {self.same.get(v.buffer, v.buffer) for v in loads_of((statement,))}
-        stores = [s for s in all_statements((statement,)) if isinstance(s, Store)]
-        return reads, {self.same.get(s.buffer, s.buffer) for s in stores}
+        return reads, {self.same.get(b, b) for b in stored((statement,))}
 
     def block(self, body: Sequence[Statement]) -> tuple[Statement, ...]:
         """Statements with barriers between them. Loops nest at most 32 deep, so this recurses."""

@@ -37,7 +37,8 @@ from nimblevm.kernels.loop_ir import (
     WindowProduct,
 )
 from nimblevm.kernels.rewrite import Rewriter, all_statements, all_values
-from nimblevm.kernels.schedule.index import INDEX, STACK, const, folded, is_zero, least, mentions
+from nimblevm.kernels.schedule.index import INDEX, STACK, const, folded, is_zero, mentions
+from nimblevm.kernels.schedule.panels import panels_left
 
 HEIGHT = 12
 """Rows of a tile, between which the epilogue runs."""
@@ -223,7 +224,7 @@ class Tiler:
             rows = folded("mul", rows, loop.extent)
         first = Binary(INDEX, "mul", block, const(HEIGHT))
         count = Binary(INDEX, "min", const(HEIGHT), folded("sub", rows, first))
-        body = self._block(nest, first, count, panel, _panels_left(panels, panel))
+        body = self._block(nest, first, count, panel, panels_left(panels, panel))
         blocks = folded("floordiv", folded("add", rows, const(HEIGHT - 1)), const(HEIGHT))
         found = For(block, blocks, tuple(body), True)
         if groups > 1:
@@ -257,7 +258,7 @@ class Tiler:
         if whole:
             turn = LoopVar(INDEX, "p")
             lanes = self._lanes(nest, tile, folded("add", first, row), row, panel, turn, LANES)
-            inside.append(For(turn, _panels_left(whole, panel), (lanes,)))
+            inside.append(For(turn, panels_left(whole, panel), (lanes,)))
         if rest:
             at_end = folded("sub", const(whole), panel)
             lanes = self._lanes(nest, tile, folded("add", first, row), row, panel, at_end, rest)
@@ -326,11 +327,6 @@ def _places(nest: Nest, number: Value) -> dict[Value, Value]:
     if loops:
         found[loops[0].var] = number
     return found
-
-
-def _panels_left(total: int, first: Value) -> Value:
-    """How many panels of `total` a group takes that begins with panel `first`."""
-    return least(MAX_PANELS, folded("sub", const(total), first))
 
 
 def tile_windows(
