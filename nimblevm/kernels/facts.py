@@ -40,6 +40,17 @@ def touched(body: Sequence[Statement]) -> set[int]:
     return stored(body) | {load.buffer for load in loads_of(body)}
 
 
+def pitches(kernel: Kernel) -> dict[tuple[int, int], int]:
+    """(buffer, axis) of each broadcast axis -> its place among the dims of a call, behind the kernel's own."""
+    axes = (
+        (n, a)
+        for n, b in enumerate(kernel.buffers)
+        for a, axis in enumerate(b.axes)
+        if axis.broadcast
+    )
+    return {axis: len(kernel.dims) + number for number, axis in enumerate(axes)}
+
+
 def aliases(
     body: tuple[Statement, ...],
     params: Sequence[TensorType],
@@ -107,4 +118,4 @@ def nonzero(value: Value) -> bool:
     return False
 
 
-__all__ = ["aliases", "divides", "loads_of", "may_fail", "nonzero", "stored", "touched"]
+__all__ = ["aliases", "divides", "loads_of", "may_fail", "nonzero", "pitches", "stored", "touched"]

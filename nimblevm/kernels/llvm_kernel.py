@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from nimblevm import dtypes
 from nimblevm.errors import NUMBER_OF, DivisionByZero, IndexOutOfRange, NimbleError
 from nimblevm.kernels import llvm_ops as ops
-from nimblevm.kernels.facts import divides, nonzero, touched
+from nimblevm.kernels.facts import divides, nonzero, pitches, touched
 from nimblevm.kernels.llvm_ops import MEMORY, REGISTER, Helpers, Lines
 from nimblevm.kernels.loop_ir import (
     Accumulate,
@@ -88,19 +88,13 @@ class KernelText(ScopedValues):
         self.locals: dict[Local, str] = {}
         self.strides: list[list[tuple[str, str]]] = []
         self.group: str | None = None
-        self.pitch_of: dict[tuple[int, int], int] = {}
+        self.pitch_of = pitches(kernel)
         self.noalias = [i not in self.shared_storage for i in range(len(kernel.buffers))]
         products = all_statements(kernel.body)
         self.panels = {s.tile for s in products if isinstance(s, PanelProduct | WindowProduct)}
         self.stack = {i for i, b in enumerate(kernel.buffers) if b.name == STACK}
         self.operands = [i for i in range(len(kernel.buffers)) if i not in self.stack]
-        position = len(kernel.dims)
-        for number, buffer in enumerate(kernel.buffers):
-            for axis, size in enumerate(buffer.axes):
-                if size.broadcast:
-                    self.pitch_of[number, axis] = position
-                    position += 1
-        self.n_dims = position
+        self.n_dims = len(kernel.dims) + len(self.pitch_of)
         self.capture, self.body_attributes = "nocapture ", "#2"
 
     def text(self) -> str:

@@ -19,6 +19,7 @@ tensor_expr.py).
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -160,14 +161,13 @@ def _repeated(step: LoweredKernel, steps: StepLoop, int_params: frozenset[int]) 
     states = tuple(
         TensorType((2, *t.shape), t.dtype) for t in (step.param_types[s] for s, _ in carried)
     )
-    return LoweredKernel(
-        kernel,
-        in_dims,
-        step.param_types,
-        (*step.out_types, *rows),
-        (*step.scratch_types, *states),
-        (),
-        step.may_fail,
+    return dataclasses.replace(
+        step,
+        kernel=kernel,
+        in_dims=in_dims,
+        out_types=(*step.out_types, *rows),
+        scratch_types=(*step.scratch_types, *states),
+        c_kernels=(),
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from nimblevm.errors import NUMBER_OF, DivisionByZero, IndexOutOfRange, NimbleError
 from nimblevm.kernels import opencl_ops as ops
 from nimblevm.kernels.device_code import launch_record, payload
-from nimblevm.kernels.facts import divides, nonzero, touched
+from nimblevm.kernels.facts import divides, nonzero, pitches, touched
 from nimblevm.kernels.loop_ir import (
     Accumulate,
     Barrier,
@@ -58,7 +58,7 @@ class LaunchText(ScopedValues):
         self.depth = 1
         self.count = 0
         self.locals: dict[Local, str] = {}
-        self.pitches = launch.pitches()
+        self.pitches = pitches(launch.kernel)
         self.operands = launch.operands()
         self.private = set(launch.own("private"))
         self.strides: dict[int, list[tuple[str, str]]] = {}

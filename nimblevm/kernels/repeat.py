@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nimblevm.kernels.facts import loads_of
+from nimblevm.kernels.expr import INDEX
+from nimblevm.kernels.facts import loads_of, stored
 from nimblevm.kernels.loop_ir import (
     Axis,
     Binary,
@@ -33,43 +34,40 @@ from nimblevm.kernels.loop_ir import (
 )
 from nimblevm.kernels.rewrite import Rewriter
 
-INDEX = "int64"
 _TWO = Const(INDEX, 2)
 
 
 class _Repeater:
-    """Writes the loop for one kernel; arguments as for `repeat`, and the step's numbers of inputs and results."""
+    """Writes the loop for one kernel; arguments as for `repeat`."""
 
     def __init__(
         self,
-        buffers: Sequence[Buffer],
-        n_in: int,
-        n_out: int,
+        kernel: Kernel,
         counters: Mapping[int, int],
         count: int,
         carried: Sequence[tuple[int, int]],
         collected: Sequence[int],
     ) -> None:
-        self.old = tuple(buffers)
-        self.n_in, self.n_out = n_in, n_out
+        self.old = kernel.buffers
+        self.n_operands = sum(b.role != "scratch" for b in kernel.buffers)
         self.counters = counters
         self.count = DimRef(INDEX, count)
         self.step = LoopVar(INDEX, "step")
-        after = n_in + n_out
-        self.rows = {result: after + k for k, result in enumerate(collected)}
+        self.rows = {result: self.n_operands + k for k, result in enumerate(collected)}
         self.moved = len(collected)  # scratch buffers of the step stand so much further behind
-        first_state = len(buffers) + len(collected)
+        first_state = len(kernel.buffers) + len(collected)
         self.state = {source: first_state + k for k, (source, _) in enumerate(carried)}
         self.carried = tuple(carried)
+        self.kept = {*(result for _, result in carried), *collected}
         self.now = Binary(INDEX, "floormod", self.step, _TWO)
         following = Binary(INDEX, "add", self.step, Const(INDEX, 1))
         self.next = Binary(INDEX, "floormod", following, _TWO)
-        self.locals = 0
+        self.n_locals = 0
         self.rewriter = Rewriter(self._value)
 
     def buffers(self) -> tuple[Buffer, ...]:
         """Inputs, results, rows of results, scratch, states."""
-        first = self.n_in + self.n_out
+        first = self.n_operands
         rows = [
             Buffer(f"rows{k}", self.old[r].dtype, "out", (Axis(self.count), *self.old[r].axes[1:]))
             for k, r in enumerate(self.rows)
@@ -110,7 +108,7 @@ class _Repeater:
         return None
 
     def _place(self, buffer: int) -> int:
-        return buffer if buffer < self.n_in + self.n_out else buffer + self.moved
+        return buffer if buffer < self.n_operands else buffer + self.moved
 
     def _block(self, body: Sequence[Statement]) -> tuple[Statement, ...]:
         """Statements nest at most 32 deep, so this recurses."""
@@ -137,18 +135,19 @@ class _Repeater:
 
     @staticmethod
     def _reads(statement: Store, run: Sequence[Store]) -> bool:
-        written = {store.buffer for store in run}
+        """Whether a statement reads a buffer that the stores before it write."""
+        written = stored(run)
         return any(load.buffer in written for load in loads_of((statement,)))
 
     def _stores(self, run: Sequence[Store]) -> list[Statement]:
         """Stores that stand together: all values first, so that what they share is computed once."""
-        if not any(store.buffer in self._kept for store in run):
+        if not any(store.buffer in self.kept for store in run):
             return [self._store(store.buffer, store.indices, store.value) for store in run]
         values: list[Statement] = []
         stores: list[Statement] = []
         for store in run:
-            self.locals += 1
-            local = Local(store.value.dtype, f"r{self.locals}")
+            self.n_locals += 1
+            local = Local(store.value.dtype, f"r{self.n_locals}")
             values.append(SetLocal(local, self.rewriter.value(store.value)))
             index = tuple(map(self.rewriter.value, store.indices))
             stores.append(Store(self._place(store.buffer), index, local))
@@ -158,10 +157,6 @@ class _Repeater:
             if store.buffer in self.rows:
                 stores.append(Store(self.rows[store.buffer], (self.step, *index[1:]), local))
         return [*values, *stores]
-
-    @property
-    def _kept(self) -> frozenset[int]:
-        return frozenset((*(result for _, result in self.carried), *self.rows))
 
     def _store(self, buffer: int, indices: Sequence[Value], value: Value) -> Statement:
         index = tuple(map(self.rewriter.value, indices))
@@ -175,14 +170,14 @@ def repeat(
     carried: Sequence[tuple[int, int]],
     collected: Sequence[int],
 ) -> Kernel:
-    """The kernel of `dims[count]` steps; the caller passes that in-dim behind the step's own.
+    """The kernel of `dims[count]` steps, which is one of the step's in-dims or a new one behind them.
 
-    counters: in-dim -> what it grows by with each step. carried: (input, result) and collected: results, by operand of
-    the step, whose shapes are equal and have no broadcast axis; a result that is collected has one row.
+    counters: in-dim -> what it grows by with each step. carried: (input, result), of equal dtypes and shapes without
+    broadcast axes, and collected: results of one row; numbers of the step's operands. Operands of the new kernel: the
+    step's inputs and results, for each collected result its rows [steps, ...], the step's scratch, for each carried
+    input a state [2, ...].
     """
-    n_in = sum(b.role == "in" for b in kernel.buffers)
-    n_out = sum(b.role == "out" for b in kernel.buffers)
-    repeater = _Repeater(kernel.buffers, n_in, n_out, counters, count, carried, collected)
+    repeater = _Repeater(kernel, counters, count, carried, collected)
     body = repeater.body(kernel.body)
     dims = (*kernel.dims, "steps") if count == len(kernel.dims) else kernel.dims
     return Kernel(kernel.name, repeater.buffers(), dims, body, kernel.out_dims)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from nimblevm import dtypes
-from nimblevm.kernels.facts import may_fail, touched
+from nimblevm.kernels.facts import may_fail, pitches, touched
 from nimblevm.kernels.loop_ir import (
     Accumulate,
     Axis,
@@ -75,22 +75,15 @@ class Launch:
             value for s in all_statements(self.body) for value in all_values(values_of(s), seen)
         )
 
-    def pitches(self) -> dict[tuple[int, int], int]:
-        """(buffer, axis) of each broadcast axis -> its place among the dims of a call."""
-        found: dict[tuple[int, int], int] = {}
-        for number, buffer in enumerate(self.kernel.buffers):
-            for axis, size in enumerate(buffer.axes):
-                if size.broadcast:
-                    found[number, axis] = len(self.kernel.dims) + len(found)
-        return found
-
     def dims(self) -> tuple[int, ...]:
         """Places among [in-dims][attributes][pitches] that the body or its operands' strides need."""
         operands = self.operands()
         sizes = [a.size for n in operands for a in self.kernel.buffers[n].axes]
         values = [*self.values(), *all_values(sizes)]
         found = {value.index for value in values if isinstance(value, DimRef)}
-        found |= {place for (number, _), place in self.pitches().items() if number in operands}
+        found |= {
+            place for (number, _), place in pitches(self.kernel).items() if number in operands
+        }
         return tuple(sorted(found))
 
     def own(self, role: str) -> tuple[int, ...]:
