@@ -20,6 +20,7 @@ from nimblevm.bytecode.executable import Executable
 from nimblevm.bytecode.serialize import NATIVE, ProgramBuilder, SectionRecord, serialize
 from nimblevm.compiler import device_targets
 from nimblevm.compiler.constants import late_constant
+from nimblevm.compiler.copying import unshared
 from nimblevm.compiler.device_targets import Externals, OnPlacement
 from nimblevm.compiler.devices import Placement
 from nimblevm.compiler.emit import KernelBuilder, emit
@@ -246,7 +247,7 @@ def _compiled(
         if entry_points is None:
             own = [var.name_hint for var in mod.functions if not from_prelude(mod, var)]
             entry_points = own or [var.name_hint for var in mod.functions]
-        mod = remove_unused(mod, entry_points)
+        mod = unshared(remove_unused(mod, entry_points))
         check_ranks(mod)
         targets = targets or _Targets()
         placed: list[Placement] = []

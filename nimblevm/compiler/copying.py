@@ -12,6 +12,7 @@ from nimblevm.relay.ir import (
     Clause,
     Expr,
     Function,
+    IRModule,
     Let,
     Match,
     Pattern,
@@ -123,3 +124,21 @@ class FunctionCopy(Rewriter):
                 attrs = dataclasses.replace(new.attrs, type=self.type(new.attrs.type))
                 return dataclasses.replace(new, attrs=attrs, checked_type=type_)
         return dataclasses.replace(new, checked_type=type_)
+
+
+def unshared(mod: IRModule) -> IRModule:
+    """A module in which every name has a function of its own: what is a function of two names in a user's module would
+    bind its variables twice once a pass has written it anew. Needs inferred types. Cost: O(functions), and the copies.
+    """
+    result, seen = mod, set[Function]()
+    for var, function in mod.functions.items():
+        if function in seen:
+            result = mod.shallow_copy() if result is mod else result
+            types = [n.checked_type for n in postorder(function) if n.checked_type is not None]
+            outer = frozenset(dim for type_ in types for dim in free_dims(type_))
+            copy = FunctionCopy(function, {}, outer).rewrite(function)
+            if not isinstance(copy, Function):
+                raise TypeError("the copy of a function is a function")
+            result[var] = copy
+        seen.add(function)
+    return result
