@@ -53,7 +53,7 @@ def _islands(
             continue
         seen.add(start)
         group, stack = [start], [start]
-        outside = by_host = False
+        by_host = False
         while stack:
             for other, _ in near.get(stack.pop(), ()):
                 if _is_native(other, host):

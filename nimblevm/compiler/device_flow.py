@@ -39,8 +39,9 @@ from nimblevm.relay.ir import (
     TupleGetItem,
     Var,
 )
-from nimblevm.relay.op import registry
+from nimblevm.relay.op.device import ANNOTATIONS
 from nimblevm.relay.op.registry import Op
+from nimblevm.relay.op.vm import LINEARIZE
 from nimblevm.relay.types import (
     FuncType,
     GlobalTypeVar,
@@ -60,7 +61,6 @@ _SAME = frozenset(
     {"vm.match_type", "vm.check_broadcast", "vm.reshape_tensor", "vm.rows", "vm.shrink"}
 )
 _SIZES = frozenset({"vm.dim_of", "vm.dim_value", "vm.bind_dim", "shape_of"})
-ANNOTATIONS = frozenset({"on_device", "device_copy"})
 
 
 @dataclass(eq=False, slots=True)
@@ -300,18 +300,18 @@ class Collector:
             case RefCreate():
                 return self._operands((value.value,), value), False
             case RefRead():
-                tree = self._atom(value.ref)
-                return (tree[0] if isinstance(tree, tuple) else tree), False
+                return self._content(value.ref), False
             case RefWrite():
-                ref = self._atom(value.ref)
-                unify(
-                    ref if isinstance(ref, Leaf) else (ref or (None,))[0],
-                    self._operands((value.value,), value, 1)[0],
-                )
+                unify(self._content(value.ref), self._operands((value.value,), value, 1)[0])
                 return (), False
             case Call():
                 return self._call(value)
         raise CompileError(f"{type(value).__name__} is not in the form of fuse_ops: {value!r}")
+
+    def _content(self, ref: Expr) -> Tree:
+        """The domains of what a reference holds."""
+        tree = self._atom(ref)
+        return tree[0] if isinstance(tree, tuple) else tree
 
     def _operands(self, atoms: tuple[Expr, ...], value: Expr, first: int = 0) -> tuple[Tree, ...]:
         """Domains of operands that must be what they are; constants and tuples take them on."""
@@ -378,7 +378,7 @@ class Collector:
         """What the host makes; the tables of a tree are somebody's data all the same."""
         tree = self.flow.domains.fresh(type_of(call))
         for leaf in leaves(tree):
-            leaf.pin, leaf.native = 0, call.op is not registry.get("vm.linearize")
+            leaf.pin, leaf.native = 0, call.op is not LINEARIZE
         return tree, bool(leaves(tree))
 
     def _annotation(self, call: Call, name: str) -> tuple[Tree, bool]:
@@ -481,4 +481,4 @@ def _data_types(type_: Type, mod: IRModule) -> set[GlobalTypeVar]:
     return found
 
 
-__all__ = ["ANNOTATIONS", "Collector", "Edge", "Flow", "Kernel", "Signature"]
+__all__ = ["Collector", "Edge", "Flow", "Kernel", "Signature"]

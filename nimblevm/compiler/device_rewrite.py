@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-from nimblevm.compiler.device_flow import ANNOTATIONS, Flow, Kernel
+from nimblevm.compiler.device_flow import Flow, Kernel
 from nimblevm.compiler.devices import CopyPlacement, KernelPlacement
 from nimblevm.compiler.domains import Labels, Tree, all_on, labels, leaves, root
 from nimblevm.compiler.function_blocks import FunctionBlocks
@@ -35,6 +35,7 @@ from nimblevm.relay.ir import (
     children,
     pattern_vars,
 )
+from nimblevm.relay.op.device import ANNOTATIONS
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import TupleType, Type
 

@@ -11,7 +11,7 @@ Source: TVM's device domains (src/relay/transforms/device_domains.cc), without i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from nimblevm.compiler.op_class import is_int
 from nimblevm.relay.ir import Constructor, IRModule
@@ -102,9 +102,9 @@ def all_on(tree: Tree, device: int) -> Labels:
     return _mapped(tree, lambda leaf: device)
 
 
-def _mapped(tree: Tree, of: object) -> Labels:
+def _mapped(tree: Tree, of: Callable[[Leaf], int]) -> Labels:
     if isinstance(tree, Leaf):
-        return of(tree)  # type: ignore[operator, no-any-return]
+        return of(tree)
     if tree is None:
         return None
     done: dict[int, Labels] = {}
@@ -116,7 +116,7 @@ def _mapped(tree: Tree, of: object) -> Labels:
             stack.extend((t, False) for t in current if isinstance(t, tuple))
             continue
         done[id(current)] = tuple(
-            done[id(t)] if isinstance(t, tuple) else of(t) if isinstance(t, Leaf) else None  # type: ignore[operator]
+            done[id(t)] if isinstance(t, tuple) else of(t) if isinstance(t, Leaf) else None
             for t in current
         )
     return done[id(tree)]

@@ -11,6 +11,7 @@ import enum
 from nimblevm import dtypes
 from nimblevm.compiler.rewrite import type_of
 from nimblevm.relay.ir import Call, Expr
+from nimblevm.relay.op.device import ANNOTATIONS
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import TensorType, Type
 
@@ -54,7 +55,7 @@ UNARY = frozenset(
 )
 SCALAR_OPS = frozenset({*ARITHMETIC, *COMPARISON, *UNARY, "where"})
 
-DIRECT_OPS = frozenset({"shape_of", "on_device", "device_copy"})
+DIRECT_OPS = frozenset({"shape_of", *ANNOTATIONS})
 
 
 def is_int(type_: Type | None) -> bool:

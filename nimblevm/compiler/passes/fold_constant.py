@@ -22,6 +22,7 @@ from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import Rewriter, map_functions, type_of, typed, with_body
 from nimblevm.errors import NimbleError
 from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Let, Tuple, is_known
+from nimblevm.relay.op.device import ANNOTATIONS
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import TupleType, Type, value_tensors
 
@@ -42,7 +43,7 @@ class _Folder(Rewriter):
     def visit(self, node: Expr, new: Expr) -> Expr:
         if not isinstance(new, Call) or not isinstance(new.op, Op) or self.ctx.evaluate is None:
             return new
-        if new.op.name.startswith(("vm.", "memory.", "on_device", "device_copy")):
+        if new.op.name.startswith(("vm.", "memory.")) or new.op.name in ANNOTATIONS:
             return new
         values: list[object] = []
         size = 0

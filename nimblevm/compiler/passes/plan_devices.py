@@ -23,13 +23,14 @@ import dataclasses
 from collections.abc import Iterator
 
 from nimblevm.compiler.device_choice import choose
-from nimblevm.compiler.device_flow import ANNOTATIONS, Collector, Flow
+from nimblevm.compiler.device_flow import Collector, Flow
 from nimblevm.compiler.device_rewrite import Placer, Report
 from nimblevm.compiler.devices import CopyPlacement, Devices, Placement
 from nimblevm.compiler.domains import leaves, root
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import blocks, is_primitive, let_chain, map_functions, postorder
 from nimblevm.relay.ir import Call, Function, GlobalVar, IRModule
+from nimblevm.relay.op.device import ANNOTATIONS
 from nimblevm.relay.op.registry import Op
 
 

@@ -18,6 +18,9 @@ from nimblevm.relay.op.common import ALL, Array, Attrs, tensor_of
 from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, register
 from nimblevm.relay.types import Type
 
+ANNOTATIONS = frozenset({"on_device", "device_copy"})
+"""The names of both."""
+
 
 @dataclass(frozen=True, slots=True)
 class OnDeviceAttrs(Attrs):
@@ -40,10 +43,8 @@ def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: Any) -> Type
     for field in fields(attrs):
         value = getattr(attrs, field.name)
         if field.name.startswith("constrain_"):
-            if not isinstance(value, int) or value not in (
-                0,
-                1,
-            ):  # text may say 0 or 1, as TVM's does
+            # Text may say 0 or 1, as TVM's does.
+            if not isinstance(value, int) or value not in (0, 1):
                 raise ctx.fail(f"{field.name} must be True or False, not {value!r}")
         elif not isinstance(value, str) or not value:
             raise ctx.fail(
