@@ -48,9 +48,8 @@ class BlockDag:
         self.before: list[list[int]] = [[] for _ in values]  # items that must come before, by data
         self.readers: list[set[int]] = [set() for _ in values]
         self.outside = {len(values) - 1}  # items that are read by other than items' operands
-        self.ordered: list[
-            int
-        ] = []  # items that fail, branch, call or write: these keep their order
+        # Items that fail, branch, call or write: these keep their order.
+        self.ordered: list[int] = []
         self._at = {v: i for i, v in enumerate(variables) if v is not None}
         for index, value in enumerate(values):
             self._add(index, value, unbox)

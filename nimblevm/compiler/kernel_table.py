@@ -99,16 +99,18 @@ class KernelCache:
         known = self._calls.get(function)
         if known is not None:
             return known
-        if is_region(function):
-            return self._find_region(function)
+        entry, variables = self._region(function) if is_region(function) else self._own(function)
+        mapping: dict[DimVar, Dim] = dict(zip(entry.variables, variables, strict=True))
+        found = self._calls[function] = (entry, _kernel_call(entry, mapping))
+        return found
+
+    def _own(self, function: Function) -> tuple[Entry, tuple[DimVar, ...]]:
         key, variables = structural_key(function)
         entry = self._entries.get(key) or self._lowered(function, key, variables)
         if on_device(function) and entry.lowered.c_kernels:
             key = ("device", key)
             entry = self._entries.get(key) or self._lowered(function, key, variables, True)
-        mapping: dict[DimVar, Dim] = dict(zip(entry.variables, variables, strict=True))
-        found = self._calls[function] = (entry, _kernel_call(entry, mapping))
-        return found
+        return entry, variables
 
     def _lowered(
         self,
@@ -124,15 +126,13 @@ class KernelCache:
         entry = self._entries[key] = Entry(name, lowered, variables)
         return entry
 
-    def _find_region(self, function: Function) -> tuple[Entry, KernelCall]:
+    def _region(self, function: Function) -> tuple[Entry, tuple[DimVar, ...]]:
         key, variables = region_key(function)
         entry = self.regions.get(key)
         if entry is None:
             name = function.attrs["Compiler"]
             raise CompileError(f"a region of {name} has no code; compile(..., external=[{name!r}])")
-        mapping: dict[DimVar, Dim] = dict(zip(entry.variables, variables, strict=True))
-        found = self._calls[function] = (entry, _kernel_call(entry, mapping))
-        return found
+        return entry, variables
 
     def int_params(self, function: Function) -> frozenset[int]:
         """Positions among the flat parameters that are passed as in-dims."""

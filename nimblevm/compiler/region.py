@@ -16,14 +16,15 @@ from nimblevm.compiler.passes.to_anf import anf_function
 from nimblevm.compiler.rewrite import Rewriter, attr_dims, is_primitive, let_chain, postorder
 from nimblevm.errors import CompileError, NimbleError
 from nimblevm.kernels.loop_ir import Axis, Buffer, Const, DimRef, Kernel
+from nimblevm.kernels.loop_ir_validate import MAX_OPERANDS
 from nimblevm.kernels.lower import LoweredKernel, flat_types, lower_primitive
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim, DimExpr
 from nimblevm.relay.ir import Call, Expr, Function, IRModule, Tuple, TupleGetItem, Var
 from nimblevm.relay.types import TensorType
 
-MAX_OPERANDS, MAX_DIMS = 64, 400
-"""Of one kernel: as in native/include/nvm_kernel.h, where pitches and attributes count as dims too."""
+MAX_DIMS = 400
+"""Of one kernel: below what native/include/nvm_kernel.h has, where pitches and attributes count as dims too."""
 
 
 def compile_region(cache: KernelCache, function: Function, external: External) -> Function | None:
@@ -207,4 +208,4 @@ def _is_whole(result: Var, lets: list[tuple[Var, Expr]], tail: Expr) -> bool:
     )
 
 
-__all__ = ["MAX_OPERANDS", "compile_region"]
+__all__ = ["compile_region"]

@@ -55,8 +55,7 @@ def _tuned(external: External, choices: Choices, asked: bool) -> External:
         return lambda match: wanted(match) and check(match)
 
     rows = tuple((name, pattern, both(check)) for name, pattern, check in external.patterns)
-    values = {f.name: getattr(external, f.name) for f in dataclasses.fields(external)}
-    return External(**{**values, "patterns": rows})
+    return dataclasses.replace(external, patterns=rows)
 
 
 __all__ = ["product_of", "tuned"]

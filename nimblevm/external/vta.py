@@ -9,6 +9,7 @@ Connected layers become one kernel, between which activations stay in blocks.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -97,17 +98,13 @@ def _layers(function: Function) -> dict[Expr, Layer] | None:
     """Each call of a composite with its layer, in order; data is what the call has as argument."""
     found: dict[Expr, Layer] = {}
     for node in post_order(function.body):
-        if not isinstance(node, Call):
-            continue
-        if not isinstance(node.op, Function):
+        if not isinstance(node, Call) or not isinstance(node.op, Function):
             continue
         layer = layer_of(node.op.body)
         if layer is None or not isinstance(layer.data, Var) or layer.data not in node.op.params:
             return None
         data = node.args[node.op.params.index(layer.data)]
-        found[node] = Layer(
-            data, layer.leading, layer.weight, layer.steps, layer.geometry, layer.channels_last
-        )
+        found[node] = replace(layer, data=data)
     return found
 
 

@@ -10,7 +10,7 @@ results are equal bit for bit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -144,11 +144,7 @@ def layer_of(root: Expr) -> Layer | None:
     if layer is None:
         return None
     steps = _all_steps(chain[::-1], layer)
-    if steps is None:
-        return None
-    return Layer(
-        layer.data, layer.leading, layer.weight, steps, layer.geometry, layer.channels_last
-    )
+    return None if steps is None else replace(layer, steps=steps)
 
 
 def _main_operand(call: Call) -> Expr:

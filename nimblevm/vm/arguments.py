@@ -395,9 +395,8 @@ class KeptArguments:
         self.args = ffi.new(_ARGS, self.count)
         self.out = ffi.new("nvm_result **")
         self._numbers = ffi.new(_NUMBERS, sum(len(type_.dims) for type_ in types))
-        self._rows: list[
-            tuple[Any, Any, int, int, int]
-        ] = []  # nvm_arg, dtype, its number, rank, first size
+        # nvm_arg, dtype, its number, rank, first size.
+        self._rows: list[tuple[Any, Any, int, int, int]] = []
         start = 0
         for position, type_ in enumerate(types):
             arg, rank = self.args[position], len(type_.dims)

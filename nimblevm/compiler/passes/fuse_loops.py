@@ -56,6 +56,7 @@ from nimblevm.compiler.rewrite import (
     with_body,
     with_children,
 )
+from nimblevm.kernels.loop_ir_validate import MAX_OPERANDS, MAX_RANK
 from nimblevm.kernels.lower import LoweredKernel
 from nimblevm.relay import dims
 from nimblevm.relay.dims import DimExpr, DimVar
@@ -77,7 +78,6 @@ from nimblevm.relay.steps import ATTRIBUTE, StepLoop
 from nimblevm.relay.types import FuncType, TensorType, TupleType, Type, free_dims, scalar_type
 
 MAX_STEPS = 64
-MAX_OPERANDS, MAX_RANK = 64, 8
 _MEMORY = ("memory.alloc_storage", "memory.alloc_tensor")
 
 

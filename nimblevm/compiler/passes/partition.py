@@ -337,9 +337,8 @@ class _RegionBuilder:
             return self.made[expr]
         if self._stays(expr):
             return expr
-        if (
-            isinstance(expr, Tuple) and expr in self.dag.item
-        ):  # operands are tensors where they can be
+        if isinstance(expr, Tuple) and expr in self.dag.item:
+            # Operands are tensors where they can be.
             fields = tuple([self._operand(f) for f in expr.fields])
             self.made[expr] = typed(Tuple(fields, span=expr.span), type_of(expr))
             return self.made[expr]
