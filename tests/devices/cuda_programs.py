@@ -20,15 +20,10 @@ def fake_gpus() -> Iterator[fake.Driver]:
     """A machine with two GPUs; afterwards it has none. Checks that no call broke a rule and nothing is alive."""
     cuda.use_driver(fake.path())
     driver = fake.driver()
-    driver.reset()
-    try:
+    with driver.gpus():
         yield driver
         assert driver.violations() == ""
         assert driver.state().held() == {}
-    finally:
-        driver.forget()
-        driver.reset()
-        driver.set("devices", 0)
 
 
 @contextmanager

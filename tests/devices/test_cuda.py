@@ -64,11 +64,10 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def cuda(library: Any) -> Iterator[fake.Driver]:
     """The driver's controls; afterwards nothing is left alive and no call broke a rule."""
     driver = fake.driver()
-    driver.reset()
-    yield driver
-    assert driver.violations() == ""
-    assert driver.state().held() == {}
-    driver.reset()
+    with driver.gpus():
+        yield driver
+        assert driver.violations() == ""
+        assert driver.state().held() == {}
 
 
 def vector_kernel(name: str, value: Any, inputs: int = 2) -> ir.Kernel:

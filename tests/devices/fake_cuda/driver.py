@@ -7,7 +7,8 @@ import ctypes
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,17 @@ class Driver:
     def reset(self) -> None:
         self.library.fake_cuda_reset()
 
+    @contextmanager
+    def gpus(self) -> Iterator[None]:
+        """A machine with two GPUs; afterwards nothing is alive and it has none, whatever ran before or failed."""
+        self.reset()
+        try:
+            yield
+        finally:
+            self.forget()
+            self.reset()
+            self.set("devices", 0)
+
     def forget(self) -> None:
         """What is alive, after a test in which giving it back failed."""
         self.library.fake_cuda_forget()
@@ -170,7 +182,7 @@ class PtxGrid:
 
     def call(self, index: int, buffers: Sequence[Array], numbers: Sequence[int]) -> int:
         """The status of the fault that was first, or 0. Outputs are written."""
-        with _Opened(self.cuda.library, self.source) as run:
+        with self.cuda.gpus(), _Opened(self.cuda.library, self.source) as run:
             places = [run.upload(array) for array in buffers]
             record = run.upload(np.zeros(32, np.uint8))
             for launch in self.launches[index]:
@@ -179,7 +191,7 @@ class PtxGrid:
                 run.download(array, place)
             fault = np.zeros(8, np.uint32)
             run.download(fault, record)
-        assert self.cuda.violations() == ""
+            assert self.cuda.violations() == ""
         assert not fault[0] or fault[6] == index
         return int(fault[0])
 
@@ -197,13 +209,6 @@ class _Opened:
         assert result == 0, f"{name}: {result}"
 
     def __enter__(self) -> _Opened:
-        try:
-            return self._open()
-        except AssertionError:
-            self.__exit__()
-            raise
-
-    def _open(self) -> _Opened:
         self.context, self.stream, self.module = (ctypes.c_void_p() for _ in range(3))
         self._call("cuInit", 0)
         self._call("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), 0)
