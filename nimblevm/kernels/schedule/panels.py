@@ -224,16 +224,16 @@ class Paneler:
         tiles = [self._tile(product.local.dtype, height) for product in nest.products]
         rows = nest.rows
         if rows is None:
-            body = self._block(nest, tiles, const(0), const(1), first_panel, here)
+            body = self._block(nest, tiles, const(0), const(1), const(0), first_panel, here)
         else:
             block = LoopVar(INDEX, rows.var.name + "q")
             blocks = folded(
                 "floordiv", folded("add", rows.extent, const(height - 1)), const(height)
             )
-            start = _block_start(rows.extent, height, blocks, block)
-            after = _block_start(rows.extent, height, blocks, folded("add", block, const(1)))
-            count = least(height, folded("sub", folded("min", after, rows.extent), start))
-            inside = self._block(nest, tiles, start, count, first_panel, here)
+            start, count = _rows_of(rows.extent, height, blocks, block)
+            inside = self._block(
+                nest, tiles, start, count, _part_of(block, height), first_panel, here
+            )
             body = [For(block, blocks, tuple(inside), True)]
         for loop in reversed(nest.loops[:-2]):
             body = [For(loop.var, loop.extent, tuple(body), True)]
@@ -251,13 +251,15 @@ class Paneler:
         return len(self.buffers) - 1
 
     def _block(
-        self, nest: Nest, tiles: Sequence[int], start: Value, count: Value, panel: Value, panels: Value
+        self, nest: Nest, tiles: Sequence[int], start: Value, count: Value, part: Value, panel: Value, panels: Value
     ) -> list[Statement]:  # fmt: skip
-        """Products for rows start .. start + count and the panels of one group, then the epilogue."""
+        """Products for rows start .. start + count and the panels of one group, then the epilogue. part: see
+        `_following`.
+        """
         found: list[Statement] = [
             self._statement(nest, product, tile, start, count, panel, panels, following)
             for product, tile, following in zip(
-                nest.products, tiles, self._following(nest, start, panel), strict=True
+                nest.products, tiles, self._following(nest, part, panel), strict=True
             )
         ]
         columns = nest.columns.extent
@@ -281,7 +283,7 @@ class Paneler:
             found.append(For(row, count, tuple(inside)))
         return found
 
-    def _following(self, nest: Nest, start: Value, panel: Value) -> list[Load]:
+    def _following(self, nest: Nest, part: Value, panel: Value) -> list[Load]:
         """For each product the weights to fetch meanwhile: those of the next product, of the next group after the last
         one. Blocks of rows fetch a part each (llvm_panels.py).
         """
@@ -291,7 +293,6 @@ class Paneler:
         after = folded(
             "floormod", folded("add", panel, const(MAX_PANELS)), const(groups * MAX_PANELS)
         )
-        part = folded("floormod", folded("floordiv", start, const(MAX_ROWS)), const(MAX_PANELS))
         found = [self._weights(product, panel, part) for product in nest.products[1:]]
         return [*found, self._weights(nest.products[0], after, part)]
 
@@ -360,19 +361,27 @@ class Paneler:
         return For(lane, const(count), (*sums, *after), True, masked=count < LANES)
 
 
-def _block_start(rows: Value, height: int, blocks: Value, block: Value) -> Value:
-    """The first row of a block: a multiple of `height`. But where a single row would be left, which takes as long as
-    three do, the last block begins half a block earlier.
+def _rows_of(rows: Value, height: int, blocks: Value, block: Value) -> tuple[Value, Value]:
+    """The first row of a block and how many rows it has: `height`, fewer at the end. But where a single row would be
+    left, which takes as long as three do, all blocks begin half a block earlier, the first one at row 0.
+
+    Every call of a product computes this, however small: all but the block's number is the same for all of its blocks.
     """
-    start = folded("mul", block, const(height))
-    left = folded("floormod", rows, const(height))
-    # 1 if there is one row and several blocks; the last block's number less 1 and later.
-    single = folded("mul", least(1, left), folded("max", folded("sub", const(2), left), const(0)))
-    several = least(1, folded("max", folded("sub", rows, const(1)), const(0)))
-    past = folded("sub", block, folded("sub", blocks, const(2)))
-    last = least(1, folded("max", past, const(0)))
-    shift = folded("mul", folded("mul", single, several), folded("mul", last, const(height // 2)))
-    return folded("sub", start, shift)
+    last = folded("mul", folded("sub", blocks, const(1)), const(height))
+    more = folded("sub", folded("sub", rows, const(1)), last)  # rows of the last block, less 1
+    single = folded("max", folded("sub", const(1), more), const(0))  # 1 if there is but one
+    shift = folded("mul", single, const(height // 2))
+    whole = folded("sub", folded("mul", block, const(height)), shift)
+    start = whole if is_zero(shift) else folded("max", whole, const(0))
+    after = folded("min", folded("add", whole, const(height)), rows)
+    return start, least(height, folded("sub", after, start))
+
+
+def _part_of(block: Value, height: int) -> Value:
+    """Which part of the weights behind it a block of rows fetches, 0 to 3; MAX_ROWS rows fetch one."""
+    return folded(
+        "floormod", folded("mul", block, const(max(1, height // MAX_ROWS))), const(MAX_PANELS)
+    )
 
 
 def _locals(nest: Nest) -> set[Local]:
