@@ -11,9 +11,8 @@
 
 #include "alloc.h"
 #include "cuda_driver.h"
-#include "device_code.h"
+#include "gpu.h"
 #include "nvm_api.h"
-#include "nvm_device.h"
 
 enum {
   ALIGNMENT = 256,      /* of what the driver allocates */
@@ -29,10 +28,8 @@ typedef struct inner_block {
   cu_address address, outer;
 } inner_block;
 
-typedef struct code code;
-
 typedef struct cuda_device {
-  nvm_device base;
+  nvm_gpu gpu;
   const nvm_cuda_driver *cu;
   cu_device device;
   int retained, pools, capability; /* capability: 10 major + minor */
@@ -40,31 +37,12 @@ typedef struct cuda_device {
   cu_context context;
   cu_stream stream;
   cu_address fault;        /* an nvm_device_fault */
-  int may_have_fault;      /* a kernel that can fail was queued since the record was read */
   nvm_device_fault *found; /* pinned: where the record is read to */
   char *staging;           /* pinned, behind it */
   size_t staged;           /* bytes of it that queued copies may still read */
-  code *codes;             /* of all modules: for names in faults */
   pthread_mutex_t lock;    /* of `inner`: blocks are freed by any thread */
   inner_block *inner;
 } cuda_device;
-
-/* One kernel of a module. */
-struct code {
-  code *next;
-  cuda_device *device;
-  const char *name; /* NULL: find_kernel did not ask for it */
-  const nvm_device_kernel *kernel;
-  const nvm_signature *signature;
-  cu_function *entries; /* one a launch */
-};
-
-typedef struct module {
-  nvm_arena *arena;
-  nvm_device_code code;
-  cu_module loaded;
-  code *codes; /* one a kernel of `code` */
-} module;
 
 static const nvm_device_vtable vtable;
 
@@ -168,17 +146,12 @@ static nvm_status report(cuda_device *d) {
   if (found.code != 0)
     result = d->cu->set32(d->fault, 0, sizeof found / sizeof(uint32_t), d->stream);
   if (result != CU_SUCCESS) return failed(d, result, "clearing the fault record");
-  d->may_have_fault = 0; /* only now: what is left in the record is not a later run's */
-  if (found.code == 0) return NVM_OK;
-  const char *name = "of the device";
-  for (const code *c = d->codes; c; c = c->next)
-    if (c->name && (int64_t)c->kernel->index == found.kernel) name = c->name;
-  return nvm_kernel_fault(name, found.code, found.operand, found.index, found.bound);
+  return nvm_gpu_report(&d->gpu, &found);
 }
 
 /* Wait for the stream, and for the faults of what it ran. */
 static nvm_status finish(cuda_device *d) {
-  const int reads = d->may_have_fault;
+  const int reads = d->gpu.may_have_fault;
   cu_result result = CU_SUCCESS;
   if (reads) result = d->cu->copy_out(d->found, d->fault, sizeof *d->found, d->stream);
   if (result != CU_SUCCESS) return failed(d, result, "reading the fault record");
@@ -335,36 +308,29 @@ static nvm_status set_up(cuda_device *d, int32_t ordinal) {
 static nvm_status cuda_open(int32_t ordinal, nvm_device **out_device) {
   cuda_device *d = nvm_calloc(sizeof *d);
   if (!d) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for a cuda device");
-  d->base.vtable = &vtable;
+  d->gpu.base.vtable = &vtable;
   pthread_mutex_init(&d->lock, NULL);
   const nvm_status status = set_up(d, ordinal);
   if (status != NVM_OK) {
-    cuda_close(&d->base);
+    cuda_close(&d->gpu.base);
     return status;
   }
-  *out_device = &d->base;
+  *out_device = &d->gpu.base;
   return NVM_OK;
 }
 
 /* --- code ------------------------------------------------------------------------------------- */
 
 /* Close without a driver call that fails leaving anything else undone. */
-static void cuda_unload(nvm_device *device, void *handle) {
+static void cuda_unload(nvm_device *device, void *module) {
   cuda_device *d = of(device);
-  module *m = handle;
-  for (uint32_t k = 0; m->codes && k < m->code.n_kernels; k++)
-    for (code **at = &d->codes; *at; at = &(*at)->next)
-      if (*at == &m->codes[k]) {
-        *at = m->codes[k].next;
-        break;
-      }
-  if (m->loaded && !nvm_cuda_forked() && d->cu->context_push(d->context) == CU_SUCCESS) {
+  nvm_gpu_module *m = module;
+  if (m->program && !nvm_cuda_forked() && d->cu->context_push(d->context) == CU_SUCCESS) {
     (void)d->cu->stream_sync(d->stream);
-    (void)d->cu->module_unload(m->loaded);
+    (void)d->cu->module_unload(m->program);
     end(d);
   }
-  nvm_arena_destroy(m->arena);
-  nvm_free(m);
+  nvm_gpu_module_destroy(&d->gpu, m);
 }
 
 /* PTX says which GPUs it is for: ".target sm_70" is compute capability 7.0 and all later ones. */
@@ -379,13 +345,16 @@ static nvm_status check_capability(const cuda_device *d, const char *ptx) {
 }
 
 /* PTX -> machine code of the GPU, with what the driver's compiler says if it does not like it. */
-static nvm_status compile(const cuda_device *d, const char *ptx, cu_module *out_loaded) {
+static nvm_status compile(const cuda_device *d, const char *ptx, void **out_program) {
   char text[LOG_BYTES] = "", what[LOG_BYTES + 256];
   int options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void *values[] = {text, (void *)(uintptr_t)sizeof text};
-  const cu_result result = d->cu->module_load(out_loaded, ptx, 2, options, values);
-  if (result == CU_SUCCESS) return NVM_OK;
-  *out_loaded = NULL;
+  cu_module loaded = NULL;
+  const cu_result result = d->cu->module_load(&loaded, ptx, 2, options, values);
+  if (result == CU_SUCCESS) {
+    *out_program = loaded;
+    return NVM_OK;
+  }
   text[sizeof text - 1] = 0;
   int version = 0;
   (void)d->cu->driver_version(&version);
@@ -394,32 +363,21 @@ static nvm_status compile(const cuda_device *d, const char *ptx, cu_module *out_
   return failed(d, result, what);
 }
 
-static nvm_status find_entries(cuda_device *d, module *m) {
-  void *memory = NULL;
-  NVM_TRY(nvm_arena_array(m->arena, m->code.n_kernels, sizeof *m->codes, &memory));
-  m->codes = memory;
-  for (uint32_t k = 0; k < m->code.n_kernels; k++) {
-    const nvm_device_kernel *kernel = &m->code.kernels[k];
-    NVM_TRY(nvm_arena_array(m->arena, kernel->n_launches, sizeof(cu_function), &memory));
-    code *one = &m->codes[k];
-    *one = (code){.next = d->codes, .device = d, .kernel = kernel, .entries = memory};
-    d->codes = one;
-    for (uint32_t i = 0; i < kernel->n_launches; i++) {
-      const char *entry = kernel->launches[i].entry;
-      const cu_result result = d->cu->module_function(&one->entries[i], m->loaded, entry);
-      if (result != CU_SUCCESS) return failed(d, result, entry);
-    }
-  }
+static nvm_status find_entry(nvm_gpu *gpu, const nvm_gpu_module *m, const nvm_device_launch *launch,
+                             void **out_entry) {
+  const cuda_device *d = of(&gpu->base);
+  cu_function entry = NULL;
+  const cu_result result = d->cu->module_function(&entry, m->program, launch->entry);
+  if (result != CU_SUCCESS) return failed(d, result, launch->entry);
+  *out_entry = entry;
   return NVM_OK;
 }
 
-static nvm_status fill(cuda_device *d, module *m, const nvm_device_section *section) {
-  NVM_TRY(nvm_arena_create(&m->arena));
-  NVM_TRY(nvm_device_code_read(section->code, section->size, m->arena, &m->code));
+static nvm_status build(cuda_device *d, nvm_gpu_module *m) {
   NVM_TRY(check_capability(d, m->code.source));
   NVM_TRY(begin(d));
-  nvm_status status = compile(d, m->code.source, &m->loaded);
-  if (status == NVM_OK) status = find_entries(d, m);
+  nvm_status status = compile(d, m->code.source, &m->program);
+  if (status == NVM_OK) status = nvm_gpu_find_entries(&d->gpu, m, find_entry);
   end(d);
   return status;
 }
@@ -427,10 +385,9 @@ static nvm_status fill(cuda_device *d, module *m, const nvm_device_section *sect
 static nvm_status cuda_load(nvm_device *device, const nvm_device_section *section,
                             void **out_module) {
   cuda_device *d = of(device);
-  if (section->kind != 4) NVM_FAIL(NVM_UNSUPPORTED, "cuda takes no external code");
-  module *m = nvm_calloc(sizeof *m);
-  if (!m) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for a module");
-  const nvm_status status = fill(d, m, section);
+  nvm_gpu_module *m = NULL;
+  NVM_TRY(nvm_gpu_module_create(&d->gpu, section, &m));
+  const nvm_status status = build(d, m);
   if (status != NVM_OK) {
     cuda_unload(device, m);
     return status;
@@ -439,26 +396,12 @@ static nvm_status cuda_load(nvm_device *device, const nvm_device_section *sectio
   return NVM_OK;
 }
 
-static nvm_status cuda_find(nvm_device *device, void *handle, uint32_t index, const char *name,
-                            const nvm_signature *signature, const void **out_code) {
-  const module *m = handle;
-  (void)device;
-  const nvm_device_kernel *kernel = nvm_device_code_find(&m->code, index);
-  if (!kernel) NVM_FAIL(NVM_UNSUPPORTED, "cuda: the file has no code of kernel %s", name);
-  NVM_TRY(nvm_device_code_check(kernel, name, signature));
-  code *one = &m->codes[kernel - m->code.kernels];
-  one->name = name;
-  one->signature = signature;
-  *out_code = one;
-  return NVM_OK;
-}
-
-static nvm_status launch_one(cuda_device *d, const code *c, uint32_t number, void *const *bufs,
-                             int64_t *dims) {
-  const nvm_device_launch *launch = &c->kernel->launches[number];
+static nvm_status launch_one(cuda_device *d, const nvm_gpu_kernel *kernel, uint32_t number,
+                             void *const *bufs, int64_t *dims) {
+  const nvm_device_launch *launch = &kernel->code->launches[number];
   void *parameters[NVM_MAX_OPERANDS + 1 + NVM_MAX_LAUNCH_DIMS];
   uint32_t groups[3], n = 0;
-  NVM_TRY(nvm_device_grid(launch, c->signature, dims, groups));
+  NVM_TRY(nvm_device_grid(launch, kernel->signature, dims, groups));
   if (groups[0] == 0) return NVM_OK;
   if (groups[1] > MAX_GROUPS_YZ || groups[2] > MAX_GROUPS_YZ)
     NVM_FAIL(NVM_UNSUPPORTED,
@@ -470,22 +413,22 @@ static nvm_status launch_one(cuda_device *d, const code *c, uint32_t number, voi
   if (launch->can_fail) parameters[n++] = &d->fault;
   for (uint32_t i = 0; i < launch->n_dims; i++) parameters[n++] = &dims[launch->dims[i]];
   const cu_result result =
-      d->cu->launch(c->entries[number], groups[0], groups[1], groups[2], launch->block[0],
+      d->cu->launch(kernel->entries[number], groups[0], groups[1], groups[2], launch->block[0],
                     launch->block[1], launch->block[2], 0, d->stream, parameters, NULL);
   if (result != CU_SUCCESS) return failed(d, result, launch->entry);
-  d->may_have_fault |= launch->can_fail;
+  d->gpu.may_have_fault |= launch->can_fail;
   return NVM_OK;
 }
 
 static nvm_status cuda_launch(nvm_device *device, const nvm_kernel_ctx *ctx, nvm_kernel_fn fn,
-                              const void *found, void *const *bufs, int64_t *dims) {
+                              const void *code, void *const *bufs, int64_t *dims) {
   cuda_device *d = of(device);
-  const code *c = found;
+  const nvm_gpu_kernel *kernel = code;
   (void)ctx, (void)fn;
   NVM_TRY(begin(d));
   nvm_status status = NVM_OK;
-  for (uint32_t i = 0; i < c->kernel->n_launches && status == NVM_OK; i++)
-    status = launch_one(d, c, i, bufs, dims);
+  for (uint32_t i = 0; i < kernel->code->n_launches && status == NVM_OK; i++)
+    status = launch_one(d, kernel, i, bufs, dims);
   end(d);
   return status;
 }
@@ -503,7 +446,7 @@ static const nvm_device_vtable vtable = {.api_version = NVM_DEVICE_API_VERSION,
                                          .sync = cuda_sync,
                                          .load_module = cuda_load,
                                          .unload_module = cuda_unload,
-                                         .find_kernel = cuda_find,
+                                         .find_kernel = nvm_gpu_find_kernel,
                                          .launch = cuda_launch};
 
 /* registry.c */

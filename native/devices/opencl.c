@@ -9,9 +9,7 @@
 #include <unistd.h>
 
 #include "alloc.h"
-#include "device_code.h"
-#include "log.h"
-#include "nvm_device.h"
+#include "gpu.h"
 #include "opencl_api.h"
 
 #define STAGED_BYTES ((size_t)1 << 16) /* copies up to this size do not wait for the queue */
@@ -28,41 +26,20 @@ typedef struct staged {
   struct staged *next;
 } staged;
 
-typedef struct code code;
-
 typedef struct opencl_device {
-  nvm_device base;
+  nvm_gpu gpu;
   const nvm_opencl *cl;
   cl_device_id device;
   cl_context context;
   cl_command_queue queue;
-  cl_mem fault;       /* an nvm_device_fault */
-  int may_have_fault; /* a kernel that can fail was queued since the record was read */
+  cl_mem fault; /* an nvm_device_fault */
   uint32_t launches;
   staged *staged; /* host memory that queued copies read */
   size_t staged_bytes;
-  code *codes; /* of all modules: for names in faults */
   pthread_mutex_t lock;
   range *ranges; /* by address, under lock, as all below */
   size_t n_ranges, capacity;
 } opencl_device;
-
-/* One kernel of a module. */
-struct code {
-  code *next;
-  opencl_device *device;
-  const char *name; /* NULL: find_kernel did not ask for it */
-  const nvm_device_kernel *kernel;
-  const nvm_signature *signature;
-  cl_kernel *entries; /* one a launch */
-};
-
-typedef struct module {
-  nvm_arena *arena;
-  nvm_device_code code;
-  cl_program program;
-  code *codes; /* one a kernel of `code` */
-} module;
 
 static const nvm_device_vtable vtable;
 
@@ -188,19 +165,14 @@ static void drop_staged(opencl_device *d) {
 /* What kernels reported since the last time; everything queued has run. */
 static nvm_status check_faults(opencl_device *d) {
   drop_staged(d);
-  if (!d->may_have_fault) return NVM_OK;
+  if (!d->gpu.may_have_fault) return NVM_OK;
   nvm_device_fault found, none = {0};
   int32_t error =
       d->cl->EnqueueReadBuffer(d->queue, d->fault, 1, 0, sizeof found, &found, 0, NULL, NULL);
   if (error == 0 && found.code != 0)
     error = d->cl->EnqueueWriteBuffer(d->queue, d->fault, 1, 0, sizeof none, &none, 0, NULL, NULL);
   if (error != 0) return nvm_opencl_fail(error, "reading the fault record");
-  d->may_have_fault = 0; /* only now: what is left in the record is not a later run's */
-  if (found.code == 0) return NVM_OK;
-  const char *name = "of the device";
-  for (const code *c = d->codes; c; c = c->next)
-    if (c->name && (int64_t)c->kernel->index == found.kernel) name = c->name;
-  return nvm_kernel_fault(name, found.code, found.operand, found.index, found.bound);
+  return nvm_gpu_report(&d->gpu, &found);
 }
 
 static nvm_status opencl_sync(nvm_device *device) {
@@ -307,7 +279,7 @@ static nvm_status opencl_open(int32_t ordinal, nvm_device **out_device) {
   NVM_TRY(nvm_opencl_check_process()); /* before a lock that another thread may have had */
   opencl_device *d = nvm_calloc(sizeof *d);
   if (!d) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for an opencl device");
-  d->base.vtable = &vtable;
+  d->gpu.base.vtable = &vtable;
   pthread_mutex_init(&d->lock, NULL);
   /* Drivers start when their devices are first asked for; PoCL's can't do that twice at once. */
   static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
@@ -315,44 +287,39 @@ static nvm_status opencl_open(int32_t ordinal, nvm_device **out_device) {
   const nvm_status status = set_up(d, ordinal);
   pthread_mutex_unlock(&opening);
   if (status != NVM_OK) {
-    opencl_close(&d->base);
+    opencl_close(&d->gpu.base);
     return status;
   }
-  *out_device = &d->base;
+  *out_device = &d->gpu.base;
   return NVM_OK;
 }
 
 /* --- code ------------------------------------------------------------------------------------- */
 
-static void opencl_unload(nvm_device *device, void *handle) {
+static void opencl_unload(nvm_device *device, void *module) {
   opencl_device *d = of(device);
-  module *m = handle;
+  nvm_gpu_module *m = module;
   const int ours = !nvm_opencl_forked();
   if (ours) (void)d->cl->Finish(d->queue);
-  for (uint32_t k = 0; m->codes && k < m->code.n_kernels; k++) {
-    code *one = &m->codes[k];
-    for (code **at = &d->codes; *at; at = &(*at)->next)
-      if (*at == one) {
-        *at = one->next;
-        break;
-      }
-    for (uint32_t i = 0; ours && one->entries && i < one->kernel->n_launches; i++)
-      if (one->entries[i]) d->cl->ReleaseKernel(one->entries[i]);
+  for (uint32_t k = 0; ours && k < m->code.n_kernels; k++) {
+    const nvm_gpu_kernel *kernel = &m->kernels[k];
+    for (uint32_t i = 0; i < kernel->code->n_launches; i++)
+      if (kernel->entries[i]) d->cl->ReleaseKernel(kernel->entries[i]);
   }
   if (ours && m->program) d->cl->ReleaseProgram(m->program);
-  nvm_arena_destroy(m->arena);
-  nvm_free(m);
+  nvm_gpu_module_destroy(&d->gpu, m);
 }
 
 /* One entry of the program, if the device can run it. */
-static nvm_status find_entry(opencl_device *d, cl_program program, const nvm_device_launch *launch,
-                             cl_kernel *out_entry) {
+static nvm_status find_entry(nvm_gpu *gpu, const nvm_gpu_module *m, const nvm_device_launch *launch,
+                             void **out_entry) {
+  const opencl_device *d = of(&gpu->base);
   char name[128];
   int32_t error = 0;
   size_t most = 0;
   const size_t threads = (size_t)launch->block[0] * launch->block[1] * launch->block[2];
   nvm_opencl_text(d->cl, d->device, CL_DEVICE_NAME, name, sizeof name);
-  *out_entry = d->cl->CreateKernel(program, launch->entry, &error);
+  *out_entry = d->cl->CreateKernel(m->program, launch->entry, &error);
   if (error == CL_INVALID_KERNEL_NAME)
     NVM_FAIL(NVM_UNSUPPORTED, "opencl: %s has no doubles (cl_khr_fp64), which the file's %s needs",
              name, launch->entry);
@@ -370,54 +337,25 @@ static nvm_status find_entry(opencl_device *d, cl_program program, const nvm_dev
   return NVM_OK;
 }
 
-static nvm_status find_entries(opencl_device *d, module *m) {
-  void *memory = NULL;
-  NVM_TRY(nvm_arena_array(m->arena, m->code.n_kernels, sizeof *m->codes, &memory));
-  m->codes = memory;
-  for (uint32_t k = 0; k < m->code.n_kernels; k++) {
-    const nvm_device_kernel *kernel = &m->code.kernels[k];
-    NVM_TRY(nvm_arena_array(m->arena, kernel->n_launches, sizeof(cl_kernel), &memory));
-    code *one = &m->codes[k];
-    *one = (code){.next = d->codes, .device = d, .kernel = kernel, .entries = memory};
-    d->codes = one;
-    for (uint32_t i = 0; i < kernel->n_launches; i++)
-      NVM_TRY(find_entry(d, m->program, &kernel->launches[i], &one->entries[i]));
-  }
-  return NVM_OK;
+static nvm_status build(opencl_device *d, nvm_gpu_module *m) {
+  cl_program program = NULL;
+  NVM_TRY(nvm_opencl_build(d->cl, d->context, d->device, m->code.source, m->code.source_size,
+                           &program));
+  m->program = program;
+  return nvm_gpu_find_entries(&d->gpu, m, find_entry);
 }
 
 static nvm_status opencl_load(nvm_device *device, const nvm_device_section *section,
                               void **out_module) {
   opencl_device *d = of(device);
-  if (section->kind != 4) NVM_FAIL(NVM_UNSUPPORTED, "opencl takes no external code");
-  module *m = nvm_calloc(sizeof *m);
-  if (!m) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for a module");
-  nvm_status status = nvm_arena_create(&m->arena);
-  if (status == NVM_OK)
-    status = nvm_device_code_read(section->code, section->size, m->arena, &m->code);
-  if (status == NVM_OK)
-    status = nvm_opencl_build(d->cl, d->context, d->device, m->code.source, m->code.source_size,
-                              &m->program);
-  if (status == NVM_OK) status = find_entries(d, m);
+  nvm_gpu_module *m = NULL;
+  NVM_TRY(nvm_gpu_module_create(&d->gpu, section, &m));
+  const nvm_status status = build(d, m);
   if (status != NVM_OK) {
     opencl_unload(device, m);
     return status;
   }
   *out_module = m;
-  return NVM_OK;
-}
-
-static nvm_status opencl_find(nvm_device *device, void *handle, uint32_t index, const char *name,
-                              const nvm_signature *signature, const void **out_code) {
-  const module *m = handle;
-  (void)device;
-  const nvm_device_kernel *kernel = nvm_device_code_find(&m->code, index);
-  if (!kernel) NVM_FAIL(NVM_UNSUPPORTED, "opencl: the file has no device code for kernel %s", name);
-  NVM_TRY(nvm_device_code_check(kernel, name, signature));
-  code *found = &m->codes[kernel - m->code.kernels];
-  found->name = name;
-  found->signature = signature;
-  *out_code = found;
   return NVM_OK;
 }
 
@@ -442,28 +380,28 @@ static int32_t set_args(opencl_device *d, const nvm_device_launch *launch, cl_ke
 }
 
 static nvm_status opencl_launch(nvm_device *device, const nvm_kernel_ctx *ctx, nvm_kernel_fn fn,
-                                const void *handle, void *const *bufs, int64_t *dims) {
+                                const void *code, void *const *bufs, int64_t *dims) {
   opencl_device *d = of(device);
-  const code *c = handle;
+  const nvm_gpu_kernel *kernel = code;
   (void)ctx;
   (void)fn;
   NVM_TRY(nvm_opencl_check_process());
-  for (uint32_t i = 0; i < c->kernel->n_launches; i++) {
-    const nvm_device_launch *launch = &c->kernel->launches[i];
+  for (uint32_t i = 0; i < kernel->code->n_launches; i++) {
+    const nvm_device_launch *launch = &kernel->code->launches[i];
     uint32_t groups[3];
     size_t whole[3], local[3];
-    NVM_TRY(nvm_device_grid(launch, c->signature, dims, groups));
+    NVM_TRY(nvm_device_grid(launch, kernel->signature, dims, groups));
     if (!groups[0]) continue;
     for (int axis = 0; axis < 3; axis++) {
       local[axis] = launch->block[axis];
       whole[axis] = local[axis] * groups[axis];
     }
-    int32_t error = set_args(d, launch, c->entries[i], bufs, dims);
+    int32_t error = set_args(d, launch, kernel->entries[i], bufs, dims);
     if (error == 0)
-      error = d->cl->EnqueueNDRangeKernel(d->queue, c->entries[i], 3, NULL, whole, local, 0, NULL,
-                                          NULL);
-    if (error != 0) return nvm_opencl_fail(error, c->name);
-    d->may_have_fault |= launch->can_fail;
+      error = d->cl->EnqueueNDRangeKernel(d->queue, kernel->entries[i], 3, NULL, whole, local, 0,
+                                          NULL, NULL);
+    if (error != 0) return nvm_opencl_fail(error, kernel->name);
+    d->gpu.may_have_fault |= launch->can_fail;
     if (++d->launches % FLUSH_EVERY == 0) (void)d->cl->Flush(d->queue);
   }
   return NVM_OK;
@@ -484,7 +422,7 @@ static const nvm_device_vtable vtable = {.api_version = NVM_DEVICE_API_VERSION,
                                          .sync = opencl_sync,
                                          .load_module = opencl_load,
                                          .unload_module = opencl_unload,
-                                         .find_kernel = opencl_find,
+                                         .find_kernel = nvm_gpu_find_kernel,
                                          .launch = opencl_launch};
 
 /* registry.c */

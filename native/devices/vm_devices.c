@@ -103,7 +103,7 @@ static nvm_status code_table(const nvm_program *program, const void ***out_code)
 /* Device code for an opened device that needs some. Leaves pool->code NULL if there is none. */
 static nvm_status load_code(const nvm_program *program, nvm_pool *pool, reasons *r) {
   const size_t before = r->used;
-  NVM_TRY(load_module(program, pool, NVM_SECTION_LAST, r));
+  NVM_TRY(load_module(program, pool, NVM_SECTION_EXTERNAL, r));
   NVM_TRY(load_module(program, pool, NVM_SECTION_DEVICE, r));
   if (!pool->modules[0] && !pool->modules[1]) {
     if (r->used == before) add(r, "; %s: the file has no code for it", pool->device->vtable->name);
@@ -175,7 +175,7 @@ static nvm_status open_externals(const nvm_program *program, nvm_heap *heap, int
   const void **code = NULL;
   for (uint32_t i = 3; i < program->n_sections; i++) {
     const nvm_section *section = &program->sections[i];
-    if (section->kind != NVM_SECTION_LAST || program->version < 2 ||
+    if (section->kind != NVM_SECTION_EXTERNAL || program->version < 2 ||
         (program->flags & NVM_LOAD_NO_NATIVE) || is_for_device(program, section))
       continue;
     if (!code) NVM_TRY(code_table(program, &code));
@@ -196,7 +196,7 @@ static nvm_status check_externals(const nvm_program *program, const nvm_heap *he
     if (found) continue;
     reasons r = {.used = 0};
     for (uint32_t i = 3; i < program->n_sections; i++)
-      if (program->sections[i].kind == NVM_SECTION_LAST)
+      if (program->sections[i].kind == NVM_SECTION_EXTERNAL)
         add(&r, "%s %s", r.used ? "," : "", program->sections[i].target);
     const char *why = program->flags & NVM_LOAD_NO_NATIVE
                           ? "and native=False asks for a run without machine code"

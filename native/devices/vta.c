@@ -15,7 +15,7 @@ static const nvm_device_vtable vtable;
 static nvm_vta_device *vta_of(nvm_device *device) { return (nvm_vta_device *)device; }
 
 static nvm_status vta_open(int32_t ordinal, nvm_device **out_device) {
-  if (ordinal >= DEVICES)
+  if (ordinal < 0 || ordinal >= DEVICES)
     NVM_FAIL(NVM_DEVICE_ERROR, "vta: there are devices 0 to %d, not %d", DEVICES - 1, ordinal);
   nvm_vta_device *self = nvm_calloc(sizeof *self);
   if (!self) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for a vta device");
@@ -99,7 +99,7 @@ typedef struct vta_module {
 /* The section is a map: kernel index -> blob, each read when its kernel is asked for. */
 static nvm_status vta_load_module(nvm_device *device, const nvm_device_section *section,
                                   void **out_module) {
-  if (section->kind != 5)
+  if (section->kind != NVM_SECTION_EXTERNAL)
     NVM_FAIL(NVM_UNSUPPORTED, "vta runs external code, not sections of kind %u", section->kind);
   nvm_mp mp;
   uint32_t count;

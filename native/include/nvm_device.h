@@ -18,9 +18,12 @@
 
 typedef struct nvm_device nvm_device;
 
-/* Code for a backend: a section of the file (docs/format.md), good until the module is unloaded. */
+/* Kinds of a file's sections that backends get (docs/format.md). */
+enum { NVM_SECTION_DEVICE = 4 /* generated code */, NVM_SECTION_EXTERNAL = 5 };
+
+/* Code for a backend: a section of the file, good until the module is unloaded. */
 typedef struct nvm_device_section {
-  uint32_t kind;      /* 4 device code, 5 external code */
+  uint32_t kind;
   const char *target; /* of the section: "opencl", "cuda:sm_70" */
   const void *code;
   size_t size;

@@ -250,7 +250,7 @@ nvm_status nvm_check_code_sections(nvm_loader *loader) {
                       "devices and runtimes, got \"%s\"",
                       i, NVM_MAX_DEVICES, section->target);
     seen[n_seen++] = section;
-    if (section->kind == NVM_SECTION_LAST) NVM_TRY(check_external(loader, section, has_code));
+    if (section->kind == NVM_SECTION_EXTERNAL) NVM_TRY(check_external(loader, section, has_code));
   }
   for (uint32_t i = 0; i < p->n_kernels; i++) {
     if (p->kernels[i].kind == 2 && !has_code[i])

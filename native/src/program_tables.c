@@ -76,7 +76,7 @@ static nvm_status read_section(nvm_loader *loader, uint32_t i) {
   int64_t offset = 0, size = 0;
   size_t digest_size = 0;
   NVM_TRY(nvm_mp_tuple(mp, "section", 5));
-  NVM_TRY(nvm_mp_u32(mp, "kind", NVM_SECTION_LAST, &kind));
+  NVM_TRY(nvm_mp_u32(mp, "kind", NVM_SECTION_EXTERNAL, &kind));
   NVM_TRY(nvm_mp_int(mp, "offset", 0, INT64_MAX, &offset));
   NVM_TRY(nvm_mp_int(mp, "size", 0, INT64_MAX, &size));
   NVM_TRY(nvm_mp_bin(mp, "digest", &loader->section_rows[i].digest, &digest_size));

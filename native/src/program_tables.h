@@ -6,15 +6,14 @@
 
 #include "arena.h"
 #include "msgpack.h"
+#include "nvm_device.h"
 #include "program.h"
 
-enum {
-  NVM_SECTION_BYTECODE = 0,
-  NVM_SECTION_CONSTANTS = 1,
-  NVM_SECTION_KERNEL_IR = 2,
-  NVM_SECTION_NATIVE = 3,
-  NVM_SECTION_DEVICE = 4,
-  NVM_SECTION_LAST = 5 /* external blobs */
+enum { /* nvm_device.h has those that backends get */
+       NVM_SECTION_BYTECODE = 0,
+       NVM_SECTION_CONSTANTS = 1,
+       NVM_SECTION_KERNEL_IR = 2,
+       NVM_SECTION_NATIVE = 3
 };
 
 enum {
