@@ -2,8 +2,7 @@
 #include <string.h>
 
 #include "alloc.h"
-#include "call.h"
-#include "tensor.h"
+#include "nvm_api.h"
 #include "vta.h"
 
 enum {
@@ -31,19 +30,10 @@ typedef struct vta_call {
  */
 
 static nvm_status operand_of(vta_call *call, uint32_t index, const void *pointer,
-                             const int64_t *dims) {
-  const nvm_signature *sig = call->code->signature;
-  const nvm_operand *want = &sig->operands[index];
+                             const nvm_external_operand *described) {
   vta_operand *operand = &call->operands[index];
-  for (uint32_t a = 0; a < want->rank; a++) {
-    const nvm_axis *axis = &want->axes[a];
-    operand->sizes[a] = axis->kind == NVM_AXIS_DIM ? dims[axis->value] : axis->value;
-    if (axis->kind == NVM_AXIS_EXPR)
-      NVM_TRY(nvm_dim_program(sig->exprs + axis->value, sig->n_expr_words - (size_t)axis->value,
-                              dims, (size_t)sig->n_dims + sig->n_attrs, &operand->sizes[a]));
-  }
-  size_t bytes;
-  NVM_TRY(nvm_shape_bytes(want->dtype, want->rank, operand->sizes, &bytes));
+  const uint64_t bytes = described->bytes;
+  memcpy(operand->sizes, described->shape, sizeof operand->sizes);
   operand->bytes = bytes;
   operand->begin = (uint64_t)(uintptr_t)pointer - NVM_VTA_ADDRESS;
   if (!bytes)
@@ -314,8 +304,10 @@ static nvm_status run_stream(vta_call *call, const nvm_vta_step *step) {
 nvm_status nvm_vta_launch(nvm_vta_device *device, const nvm_kernel_ctx *ctx,
                           const nvm_vta_code *code, void *const *bufs, const int64_t *dims) {
   vta_call call = {.device = device, .ctx = ctx, .code = code};
+  nvm_external_operand described[NVM_MAX_OPERANDS];
+  NVM_TRY(nvm_external_operands(code->signature, dims, described));
   for (uint32_t i = 0; i < code->signature->n_operands; i++)
-    NVM_TRY(operand_of(&call, i, bufs[i], dims));
+    NVM_TRY(operand_of(&call, i, bufs[i], &described[i]));
   nvm_status status = NVM_OK;
   for (uint32_t i = 0; i < code->program.n_steps && status == NVM_OK; i++) {
     const nvm_vta_step *step = &code->program.steps[i];
