@@ -21,7 +21,7 @@ and nothing is contracted, so all back ends give equal bits (payload and sign of
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 FLOAT_TYPE = {"float32": "f32", "float64": "f64"}
@@ -216,47 +216,75 @@ def _c_literal(op: MathOp) -> str:
     return float(value).hex() + ("f" if op.type == "f32" else "")
 
 
-def _c_expression(definition: Definition, op: MathOp) -> str:
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a kind of C writes what it does not share with others.
+
+    types, unsigned   a program's type -> its C type, and the unsigned one in which i32 and i64 wrap
+    literal           the text of a const operation
+    wrapped, bits     (source type, target type, text) -> a value of `unsigned` as the signed type; the same bits
+    sqrt              (type, text) -> its square root
+    """
+
+    types: Mapping[str, str]
+    unsigned: Mapping[str, str]
+    literal: Callable[[MathOp], str]
+    wrapped: Callable[[str, str], str]
+    bits: Callable[[str, str, str], str]
+    sqrt: Callable[[str, str], str]
+
+
+_SYMBOL = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^", "lt": "<", "le": "<=",
+           "eq": "==", "shl": "<<", "lshr": ">>", "ashr": ">>"}  # fmt: skip
+
+
+def _c_expression(definition: Definition, op: MathOp, dialect: Dialect) -> str:
     args = [f"v{k}" for k in op.args]
-    source = definition.ops[op.args[0]].type if op.args else op.type
-    unsigned = {"i32": "uint32_t", "i64": "uint64_t"}.get(op.type, "")
-    symbols = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^", "lt": "<", "le": "<=",
-               "eq": "=="}  # fmt: skip
+    unsigned = dialect.unsigned.get(op.type, "")
     match op.op:
         case "param":
             return f"x{op.value}"
         case "const":
-            return _c_literal(op)
+            return dialect.literal(op)
         case "add" | "sub" | "mul" if unsigned:
-            return (
-                f"({C_TYPE[op.type]})(({unsigned}){args[0]} {symbols[op.op]} ({unsigned}){args[1]})"
-            )
-        case "add" | "sub" | "mul" | "div" | "and" | "or" | "xor" | "lt" | "le" | "eq":
-            return f"{args[0]} {symbols[op.op]} {args[1]}"
+            both = f"({unsigned}){args[0]} {_SYMBOL[op.op]} ({unsigned}){args[1]}"
+            return dialect.wrapped(op.type, both)
         case "shl" | "lshr":
-            sign = "<<" if op.op == "shl" else ">>"
-            return f"({C_TYPE[op.type]})(({unsigned}){args[0]} {sign} {args[1]})"
-        case "ashr":
-            return f"{args[0]} >> {args[1]}"
+            return dialect.wrapped(op.type, f"({unsigned}){args[0]} {_SYMBOL[op.op]} {args[1]}")
+        case "add" | "sub" | "mul" | "div" | "and" | "or" | "xor" | "lt" | "le" | "eq" | "ashr":
+            return f"{args[0]} {_SYMBOL[op.op]} {args[1]}"
         case "not":
             return f"!{args[0]}"
         case "select":
             return f"{args[0]} ? {args[1]} : {args[2]}"
         case "bits":
-            return f"nvm_bits_{source}_{op.type}({args[0]})"
+            return dialect.bits(definition.ops[op.args[0]].type, op.type, args[0])
         case "sqrt":
-            return f"{'sqrtf' if op.type == 'f32' else 'sqrt'}({args[0]})"
+            return dialect.sqrt(op.type, args[0])
         case "convert":
-            return f"({C_TYPE[op.type]}){args[0]}"
+            return f"({dialect.types[op.type]}){args[0]}"
         case _:
             raise ValueError(f"math program: unknown operation {op.op!r}")
 
 
-def c_function(definition: Definition) -> list[str]:
-    """The definition as lines of a static inline C function, `definition.c_name`."""
-    kind = C_TYPE[FLOAT_TYPE[definition.dtype]]
+C11 = Dialect(
+    C_TYPE,
+    {"i32": "uint32_t", "i64": "uint64_t"},
+    _c_literal,
+    wrapped=lambda type_, x: f"({C_TYPE[type_]})({x})",
+    bits=lambda source, target, x: f"nvm_bits_{source}_{target}({x})",
+    sqrt=lambda type_, x: f"{'sqrtf' if type_ == 'f32' else 'sqrt'}({x})",
+)
+
+
+def c_function(
+    definition: Definition, name: str, dialect: Dialect = C11, linkage: str = "static inline"
+) -> list[str]:
+    """The definition as lines of a C function."""
+    kind = dialect.types[FLOAT_TYPE[definition.dtype]]
     parameters = ", ".join(f"{kind} x{k}" for k in range(definition.params))
-    lines = [f"static inline {kind} {definition.c_name}({parameters}) {{"]
+    lines = [f"{linkage} {kind} {name}({parameters}) {{"]
     for number, op in enumerate(definition.ops):
-        lines.append(f"  const {C_TYPE[op.type]} v{number} = {_c_expression(definition, op)};")
+        text = _c_expression(definition, op, dialect)
+        lines.append(f"  const {dialect.types[op.type]} v{number} = {text};")
     return [*lines, f"  return v{len(definition.ops) - 1};", "}"]

@@ -197,5 +197,5 @@ def emit_c_header() -> str:
             "",
         ]
     for row in _DEFINITIONS.values():
-        lines += [*c_function(row), ""]
+        lines += [*c_function(row, row.c_name), ""]
     return "\n".join([*lines, "#endif", ""])

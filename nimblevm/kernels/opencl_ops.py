@@ -12,7 +12,7 @@ import struct
 from nimblevm import dtypes
 from nimblevm.errors import Unsupported
 from nimblevm.kernels import math_table
-from nimblevm.kernels.math_program import Definition, MathOp
+from nimblevm.kernels.math_program import Dialect, MathOp, c_function
 
 _INTEGERS = {
     "int8": "char", "int16": "short", "int32": "int", "int64": "long", "uint8": "uchar", "uint16": "ushort",
@@ -107,6 +107,7 @@ class Helpers:
         self.texts: dict[str, str] = {}
 
     def add(self, name: str, text: str, double: bool) -> str:
+        """The name of a function with this text. double: it needs a device with doubles."""
         self.texts.setdefault(name, guarded(text) if double else text)
         return name
 
@@ -121,7 +122,7 @@ class Helpers:
             raise Unsupported(f"no OpenCL code for {name} of {dtype}") from None
         function = f"nvm_{name}_{dtype}"
         if function not in self.texts:
-            text = _math_function(function, row)
+            text = "\n".join([*c_function(row, function, _OPENCL, "static"), ""])
             if any(op.type == "f64" for op in row.ops):
                 text = f"#ifdef cl_khr_fp64\n{text}"
                 if dtype == "float32":
@@ -138,8 +139,6 @@ class Helpers:
 # --- functions of the math table ------------------------------------------------------------------
 
 _TYPE = {"f32": "float", "f64": "double", "i32": "int", "i64": "long", "b": "bool"}
-_SYMBOL = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^", "lt": "<", "le": "<=",
-           "eq": "=="}  # fmt: skip
 
 
 def _math_literal(op: MathOp) -> str:
@@ -152,43 +151,14 @@ def _math_literal(op: MathOp) -> str:
             return _int_literal(int(op.value), _TYPE[op.type], 32 if op.type == "i32" else 64)
 
 
-def _math_op(op: MathOp, args: list[str]) -> str:
-    type_ = _TYPE[op.type]
-    match op.op:
-        case "param":
-            return f"x{op.value}"
-        case "const":
-            return _math_literal(op)
-        case "add" | "sub" | "mul" if op.type in ("i32", "i64"):
-            return f"as_{type_}((u{type_}){args[0]} {_SYMBOL[op.op]} (u{type_}){args[1]})"
-        case "add" | "sub" | "mul" | "div" | "and" | "or" | "xor" | "lt" | "le" | "eq":
-            return f"{args[0]} {_SYMBOL[op.op]} {args[1]}"
-        case "shl" | "lshr":
-            sign = "<<" if op.op == "shl" else ">>"
-            return f"as_{type_}((u{type_}){args[0]} {sign} {args[1]})"
-        case "ashr":
-            return f"{args[0]} >> {args[1]}"
-        case "not":
-            return f"!{args[0]}"
-        case "select":
-            return f"{args[0]} ? {args[1]} : {args[2]}"
-        case "bits":
-            return f"as_{type_}({args[0]})"
-        case "sqrt":
-            return f"sqrt({args[0]})"
-        case "convert":
-            return f"({type_}){args[0]}"
-    raise ValueError(f"unknown operation {op.op} in a math definition")
-
-
-def _math_function(function: str, row: Definition) -> str:
-    type_ = REGISTER[row.dtype]
-    params = ", ".join(f"{type_} x{i}" for i in range(row.params))
-    lines = [f"static {type_} {function}({params}) {{"]
-    for number, op in enumerate(row.ops):
-        args = [f"v{k}" for k in op.args]
-        lines.append(f"  const {_TYPE[op.type]} v{number} = {_math_op(op, args)};")
-    return "\n".join([*lines, f"  return v{len(row.ops) - 1};", "}", ""])
+_OPENCL = Dialect(
+    _TYPE,
+    {"i32": "uint", "i64": "ulong"},
+    _math_literal,
+    wrapped=lambda type_, x: f"as_{_TYPE[type_]}({x})",
+    bits=lambda _, target, x: f"as_{_TYPE[target]}({x})",
+    sqrt=lambda _, x: f"sqrt({x})",
+)
 
 
 # --- operations -----------------------------------------------------------------------------------
@@ -272,7 +242,8 @@ def _base(dtype: str) -> str:
     return "float64" if dtype == "float64" else "float32"
 
 
-_INT_SYMBOL = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^"}
+_SYMBOL = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^"}
+_BOOL_SYMBOL = {"add": "|", "max": "|", "or": "|", "mul": "&", "min": "&", "and": "&", "xor": "^"}
 
 
 def binary(helpers: Helpers, op: str, x: str, y: str, dtype: str) -> str:
@@ -281,21 +252,13 @@ def binary(helpers: Helpers, op: str, x: str, y: str, dtype: str) -> str:
     if row.is_float:
         return _float_binary(helpers, op, x, y, dtype)
     if row.is_bool:
-        symbol = {
-            "add": "|",
-            "max": "|",
-            "or": "|",
-            "mul": "&",
-            "min": "&",
-            "and": "&",
-            "xor": "^",
-        }.get(op)
+        symbol = _BOOL_SYMBOL.get(op)
         if symbol is None:
             raise Unsupported(f"no OpenCL code for {op} of {dtype}")
         return f"(bool)({x} {symbol} {y})"
     match op:
         case "add" | "sub" | "mul" | "and" | "or" | "xor":
-            return _wrapped(f"{_wide(x, dtype)} {_INT_SYMBOL[op]} {_wide(y, dtype)}", dtype)
+            return _wrapped(f"{_wide(x, dtype)} {_SYMBOL[op]} {_wide(y, dtype)}", dtype)
         case "min" | "max":
             return f"{x} {'<' if op == 'min' else '>'} {y} ? {x} : {y}"
         case "div" | "mod" | "floordiv" | "floormod":
@@ -412,6 +375,7 @@ _COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="
 
 
 def compare(op: str, x: str, y: str) -> str:
+    """A truth value: eq, ne, lt, le, gt or ge of two values of one dtype."""
     return f"{x} {_COMPARE[op]} {y}"
 
 
