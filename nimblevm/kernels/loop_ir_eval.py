@@ -6,7 +6,7 @@ Also the numpy back end of the math programs, whose bits C and LLVM must match.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -318,13 +318,20 @@ class Run:
                 raise TypeError(f"loop IR: not a statement: {type(statement).__name__}")
 
     def run(self) -> None:
-        """Statements by an explicit stack of (statement, turn, turns)."""
+        """The whole body; one thread alone waits at no barrier."""
+        for _ in self.steps():
+            pass
+
+    def steps(self) -> Iterator[None]:
+        """The body up to each barrier, then the rest. By an explicit stack of (statement, turn, turns)."""
         stack: list[tuple[ir.Statement, int, int]] = [
             (s, -1, 0) for s in reversed(self.kernel.body)
         ]
         while stack:
             statement, turn, turns = stack.pop()
-            if isinstance(statement, ir.If):
+            if isinstance(statement, ir.Barrier):
+                yield
+            elif isinstance(statement, ir.If):
                 taken = self.values(statement)[id(statement.cond)]
                 block = statement.then if taken else statement.otherwise
                 stack.extend((inner, -1, 0) for inner in reversed(block))

@@ -17,7 +17,7 @@ import pytest
 
 from nimblevm.errors import status_row
 from nimblevm.kernels.device_support import DEVICE_CODE
-from nimblevm.kernels.lower import LoweredKernel
+from nimblevm.kernels.loop_ir import Kernel
 from tests.native.build import NATIVE, built
 
 Array = np.ndarray[Any, Any]
@@ -114,10 +114,9 @@ class Session:
 
 
 class OnBackend:
-    """Lowered kernels as one section of device code, loaded by a backend."""
+    """Kernels as one section of device code, loaded by a backend."""
 
-    def __init__(self, backend: str, *lowered: LoweredKernel) -> None:
-        kernels = [one.kernel for one in lowered]
+    def __init__(self, backend: str, *kernels: Kernel) -> None:
         self.in_dims = [len(kernel.dims) for kernel in kernels]
         self.session = Session(backend, DEVICE_CODE[backend](list(enumerate(kernels))))
 

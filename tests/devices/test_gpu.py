@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,15 +10,14 @@ import pytest
 
 import nimblevm as nvm
 from nimblevm.errors import DeviceError, IndexOutOfRange
-from nimblevm.kernels import loop_ir as ir
 from nimblevm.kernels import ptx
 from nimblevm.kernels.device_support import supports
 from tests.devices import backend, test_cuda, test_cuda_vm
 from tests.devices.test_cuda_vm import PICK, PLACES, VALUES, picked
 from tests.kernels.fused import FUSED
-from tests.kernels.ir_random import Generator
+from tests.kernels.ir_random import check_grid, grid_cases
 from tests.kernels.native import agree, program
-from tests.kernels.test_ptx import dense, outcome, without_out_dims
+from tests.kernels.test_ptx import SIZES, check_products, dense
 from tests.workloads.small import SMALL
 from tests.workloads.test_targets import compare
 
@@ -91,55 +89,22 @@ def test_fused_kernels(name: str) -> None:
     row, expected = program(FUSED[name][0], *FUSED[name][1])
     if not supports(row.lowered.kernel):
         pytest.skip("it runs on the host")
-    with backend.OnBackend("cuda", row.lowered) as device:
+    with backend.OnBackend("cuda", row.lowered.kernel) as device:
         for found, right in zip(row.run(device), expected, strict=True):
             assert agree(found, right, 1e-4, 1e-5)
 
 
 def test_products() -> None:
     row, _ = dense(5, 40, 7)
-    with backend.OnBackend("cuda", row.lowered) as device:
-        for m, k, n in (
-            (1, 300, 512),
-            (5, 7, 9),
-            (64, 16, 64),
-            (130, 40, 70),
-            (500, 700, 900),
-            (0, 5, 7),
-            (9, 0, 9),
-        ):
-            row, expected = dense(m, k, n)
-            for found, right in zip(row.run(device), expected, strict=True):
-                assert agree(found, right, 1e-3, 1e-4), (m, k, n)
+    with backend.OnBackend("cuda", row.lowered.kernel) as device:
+        check_products(device, (*SIZES, (1, 300, 512), (500, 700, 900)), 1e-3)
 
 
 def test_random_kernels() -> None:
     """Integers and single operations bit for bit."""
-    kernels, calls = [], []
-    for seed in range(100):
-        generator = Generator(seed)
-        whole = generator.kernel()
-        zeros = [ir.SetLocal(t, ir.Const(t.dtype, 0)) for t in generator.locals]
-        kernel = replace(whole, body=(*zeros, *without_out_dims(whole.body)), out_dims=0)
-        arrays, dims = generator.arrays(), (generator.m, generator.n)
-        right = [array.copy() for array in arrays]
-        status = outcome(kernel, right, dims)
-        if status is not None:
-            kernels.append(kernel)
-            calls.append((seed, arrays, right, dims, status))
-    device = backend.Session("cuda", ptx.generate(list(enumerate(kernels))))
-    for number, (seed, arrays, right, dims, status) in enumerate(calls):
-        pitches = [
-            array.shape[axis]
-            for array, buffer in zip(arrays, kernels[number].buffers, strict=True)
-            for axis, row in enumerate(buffer.axes)
-            if row.broadcast
-        ]
-        assert device.run(number, arrays, [*dims, *pitches], len(dims)) == status, seed
-        if status == 0:
-            for found, wanted in zip(arrays, right, strict=True):
-                np.testing.assert_array_equal(found, wanted, err_msg=str(seed))
-    device.close()
+    cases = grid_cases(range(100), locals_set=True)
+    with backend.OnBackend("cuda", *(case.kernel for case in cases)) as device:
+        check_grid(cases, device.call)
 
 
 def test_a_vm_reports_faults_and_works_on() -> None:

@@ -13,7 +13,7 @@ import pytest
 import nimblevm as nvm
 from nimblevm.errors import DeviceError, IndexOutOfRange, InvalidExecutable, Unsupported
 from nimblevm.kernels.device_support import DEVICE_CODE
-from nimblevm.kernels.lower import LoweredKernel
+from nimblevm.kernels.loop_ir import Kernel
 from tests.devices.backend import OnBackend, Session, needs_opencl
 from tests.kernels.fused import floats
 from tests.kernels.native import Program, agree, program
@@ -24,15 +24,15 @@ GATHER = "def @main(%x: Tensor[(?n), float32], %i: Tensor[(?k), int64]) { gather
 DIVIDE = "def @main(%x: Tensor[(?n), int32], %y: Tensor[(?n), int32]) { divide(%x, %y) }"
 
 
-def made(text: str, *args: np.ndarray) -> tuple[Program, LoweredKernel]:
+def made(text: str, *args: np.ndarray) -> tuple[Program, Kernel]:
     found, _ = program(text, *args)
-    return found, found.lowered
+    return found, found.lowered.kernel
 
 
 def test_a_fault_is_reported_once_and_the_device_works_on() -> None:
-    good, lowered = made(GATHER, floats(5), np.array([0, -1, 4]))
+    good, kernel = made(GATHER, floats(5), np.array([0, -1, 4]))
     divide, divided = made(DIVIDE, np.array([7, 8], "int32"), np.array([2, 3], "int32"))
-    with OnBackend("opencl", lowered, divided) as device:
+    with OnBackend("opencl", kernel, divided) as device:
         before = good.run(device)[0]
         good.arrays[1] = np.array([0, 9, 4])
         with pytest.raises(IndexOutOfRange):
@@ -49,8 +49,8 @@ def test_a_fault_is_reported_once_and_the_device_works_on() -> None:
 
 def test_empty_operands_and_empty_grids() -> None:
     text = "def @main(%x: Tensor[(?n), float32], %y: Tensor[(?m), float32]) { concatenate((%x, %y), axis=0) }"
-    found, lowered = made(text, floats(0), floats(3))
-    with OnBackend("opencl", lowered) as device:
+    found, kernel = made(text, floats(0), floats(3))
+    with OnBackend("opencl", kernel) as device:
         assert (found.run(device)[0] == found.arrays[1]).all()
 
 
@@ -58,8 +58,8 @@ def test_empty_operands_and_empty_grids() -> None:
 def test_tiles_and_rows(op: str) -> None:
     """Sizes around the tiles, where the Python evaluator of grids takes minutes."""
     text = f"def @main(%x: Tensor[(?m, 70), float32], %w: Tensor[(70, 70), float32]) {{ {op}(nn.dense(%x, %w)) }}"
-    _, lowered = made(text, floats(3, 70), floats(70, 70))
-    with OnBackend("opencl", lowered) as device:
+    _, kernel = made(text, floats(3, 70), floats(70, 70))
+    with OnBackend("opencl", kernel) as device:
         for m in (0, 1, 4, 5, 64, 65, 129):
             found, expected = program(text, floats(m, 70), floats(70, 70))
             for got, wanted in zip(found.run(device), expected, strict=True):
@@ -70,10 +70,10 @@ def test_programs_are_kept_and_damaged_ones_are_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NVM_CACHE", str(tmp_path / "a" / "b"))
-    found, lowered = made("def @main(%x: Tensor[(4), float32]) { exp(%x) }", floats(4))
+    found, kernel = made("def @main(%x: Tensor[(4), float32]) { exp(%x) }", floats(4))
 
     def run() -> None:
-        with OnBackend("opencl", lowered) as device:
+        with OnBackend("opencl", kernel) as device:
             assert agree(found.run(device)[0], np.exp(found.arrays[0]), 1e-5, 1e-6)
 
     run()
@@ -96,11 +96,11 @@ def test_programs_are_kept_and_damaged_ones_are_not_used(
 def test_no_cache_and_folders_that_can_not_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, lowered = made("def @main(%x: Tensor[(4), float32]) { sigmoid(%x) }", floats(4))
+    found, kernel = made("def @main(%x: Tensor[(4), float32]) { sigmoid(%x) }", floats(4))
     (tmp_path / "file").write_text("no folder")
     for place in ("", "relative", str(tmp_path / "file" / "below")):
         monkeypatch.setenv("NVM_CACHE", place)
-        with OnBackend("opencl", lowered) as device:
+        with OnBackend("opencl", kernel) as device:
             found.run(device)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
@@ -126,8 +126,8 @@ def test_what_is_missing_or_malformed_is_said() -> None:
 
 
 def test_equal_kernels_give_equal_bytes() -> None:
-    _, lowered = made("def @main(%x: Tensor[(?n, 4), float32]) { nn.softmax(%x) }", floats(2, 4))
-    kernels = [(0, lowered.kernel)]
+    _, kernel = made("def @main(%x: Tensor[(?n, 4), float32]) { nn.softmax(%x) }", floats(2, 4))
+    kernels = [(0, kernel)]
     assert DEVICE_CODE["opencl"](kernels) == DEVICE_CODE["opencl"](kernels)
 
 

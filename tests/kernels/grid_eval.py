@@ -9,40 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from nimblevm.errors import STATUSES
 from nimblevm.kernels import loop_ir as ir
 from nimblevm.kernels.loop_ir_eval import KernelFault, Run
 from nimblevm.kernels.lower import LoweredKernel
 from nimblevm.kernels.schedule.grid import schedule_grid
 from nimblevm.kernels.schedule.launch import Launch
-from tests.kernels.native import size_of
+from tests.kernels.native import size_of, status_number
 
 Array = np.ndarray[Any, Any]
 
 
-def _thread(run: Run) -> Iterator[None]:
-    """One thread; it stops at each barrier. As Run.run, which has no barriers."""
-    stack: list[tuple[ir.Statement, int, int]] = [(s, -1, 0) for s in reversed(run.kernel.body)]
-    while stack:
-        statement, turn, turns = stack.pop()
-        if isinstance(statement, ir.Barrier):
-            yield
-        elif isinstance(statement, ir.If):
-            taken = run.values(statement)[id(statement.cond)]
-            block = statement.then if taken else statement.otherwise
-            stack.extend((inner, -1, 0) for inner in reversed(block))
-        elif isinstance(statement, ir.For):
-            if turn < 0:
-                turn, turns = 0, int(run.values(statement)[id(statement.extent)])
-            if turn < turns:
-                run.vars[id(statement.var)] = turn
-                stack.append((statement, turn + 1, turns))
-                stack.extend((inner, -1, 0) for inner in reversed(statement.body))
-        else:
-            run.simple(statement)
-
-
 def _garbage(buffer: ir.Buffer) -> Array:
+    """An array of a grid, with elements that no kernel would give."""
     sizes = [size_of(axis.size, ()) for axis in buffer.axes]
     raw = np.full(int(np.prod(sizes)) * np.dtype(buffer.dtype).itemsize, 0x7F, "uint8")
     return raw.view(buffer.dtype).reshape(sizes)
@@ -51,6 +29,7 @@ def _garbage(buffer: ir.Buffer) -> Array:
 def _group(
     launch: Launch, ids: Sequence[int], arrays: Sequence[Array], dims: Sequence[int]
 ) -> None:
+    """Run the threads of one group in turns, each up to its next barrier."""
     own = launch.buffers[len(launch.kernel.buffers) :]
     shared = {id(b): _garbage(b) for b in own if b.role == "shared"}
     kernel = replace(launch.kernel, buffers=launch.buffers, body=launch.body)
@@ -62,7 +41,7 @@ def _group(
             (*launch.group, *launch.thread), (*ids, *reversed(place)), strict=True
         ):
             run.vars[id(var)] = value
-        threads.append(_thread(run))
+        threads.append(run.steps())
     while threads:
         waiting = [thread for thread in threads if next(thread, "end") is None]
         assert len(waiting) in (0, len(threads)), "some threads of a group miss a barrier"
@@ -89,7 +68,7 @@ class Grid:
             for launch in self.launches:
                 run_launch(launch, buffers, numbers[: len(self.kernel.dims)])
         except KernelFault as fault:
-            return next(row.number for row in STATUSES if row.name == fault.code)
+            return status_number(fault.code)
         return 0
 
 

@@ -1,14 +1,19 @@
-"""Random valid loop-IR kernels with operands to run them on."""
+"""Random valid loop-IR kernels with operands to run them on, and calls of them for grids."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from nimblevm.dtypes import BY_NAME, DTYPES
 from nimblevm.kernels import loop_ir as ir
+from nimblevm.kernels.facts import pitches
+from nimblevm.kernels.loop_ir_eval import KernelFault, evaluate
+from tests.kernels.native import status_number
 
 NAMES = [row.name for row in DTYPES]
 FLOATS = [row.name for row in DTYPES if row.is_float]
@@ -200,3 +205,73 @@ class Generator:
         after = self.random.choice([(), (self.statement(0),)])
         body = (ir.For(i, ir.DimRef("int64", 0), (*before, loop, *after)),)
         return ir.Kernel("random", tuple(self.buffers), ("m", "n"), body, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class GridCase:
+    """A call of a kernel without out-dims, and what the evaluator gives.
+
+    numbers   the call's dims, then the sizes of broadcast axes
+    expected  the arrays after a call that returns 0
+    """
+
+    seed: int
+    kernel: ir.Kernel
+    arrays: list[np.ndarray[Any, Any]]
+    numbers: list[int]
+    expected: list[np.ndarray[Any, Any]]
+    status: int
+
+
+def grid_cases(seeds: Iterable[int], locals_set: bool) -> list[GridCase]:
+    """Random kernels that grids run. Left out are those with an index out of range, which no code of theirs checks.
+
+    locals_set: all locals are set to 0 first, which makes fewer launches of a kernel; else they start as 0.
+    """
+    found: list[GridCase] = []
+    for seed in seeds:
+        generator = Generator(seed)
+        whole = generator.kernel()
+        body = _without_out_dims(whole.body)
+        if locals_set:
+            zeros = (ir.SetLocal(t, ir.Const(t.dtype, 0)) for t in generator.locals)
+            body = (*zeros, *body)
+        kernel = replace(whole, body=body, out_dims=0)
+        arrays, dims = generator.arrays(), [generator.m, generator.n]
+        expected = [array.copy() for array in arrays]
+        status = 0
+        try:
+            evaluate(kernel, expected, dims)
+        except KernelFault as fault:
+            if fault.code == "INDEX_OUT_OF_RANGE":
+                continue
+            status = status_number(fault.code)
+        sizes = [arrays[buffer].shape[axis] for buffer, axis in pitches(kernel)]
+        found.append(GridCase(seed, kernel, arrays, [*dims, *sizes], expected, status))
+    return found
+
+
+def check_grid(
+    cases: Sequence[GridCase], run: Callable[[int, list[np.ndarray[Any, Any]], list[int]], int]
+) -> None:
+    """Run every case, bit for bit but for the sign of zeros. run: (number of the case, arrays, numbers) -> status."""
+    for number, case in enumerate(cases):
+        assert run(number, case.arrays, case.numbers) == case.status, case.seed
+        if case.status == 0:
+            for found, wanted in zip(case.arrays, case.expected, strict=True):
+                np.testing.assert_array_equal(found, wanted, err_msg=str(case.seed))
+
+
+def _without_out_dims(body: Sequence[ir.Statement]) -> tuple[ir.Statement, ...]:
+    found: list[ir.Statement] = []
+    for statement in body:
+        match statement:
+            case ir.SetDim():
+                continue
+            case ir.For(body=inner):
+                statement = replace(statement, body=_without_out_dims(inner))
+            case ir.If(then=then, otherwise=otherwise):
+                both = _without_out_dims(then), _without_out_dims(otherwise)
+                statement = replace(statement, then=both[0], otherwise=both[1])
+        found.append(statement)
+    return tuple(found)

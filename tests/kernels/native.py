@@ -88,6 +88,11 @@ def _parallel_for(ctx: Any, count: int, work: int, fn: Any, closure: Any) -> int
 _PARALLEL_FOR = PARALLEL_FOR(_parallel_for)
 
 
+def status_number(name: str) -> int:
+    """The number of a status."""
+    return next(row.number for row in STATUSES if row.name == name)
+
+
 class Library:
     """A native section, opened."""
 
@@ -120,7 +125,7 @@ class Evaluated:
         try:
             evaluate(self.kernel, buffers, numbers[: len(self.kernel.dims)])
         except KernelFault as fault:
-            return next(row.number for row in STATUSES if row.name == fault.code)
+            return status_number(fault.code)
         return 0
 
 
@@ -132,8 +137,7 @@ class Interpreted:
         self.dims = len(lowered.kernel.dims)
 
     def call(self, index: int, buffers: Sequence[np.ndarray], numbers: Sequence[int]) -> int:
-        name = self.loaded.run(buffers, numbers[: self.dims]).status
-        return next(row.number for row in STATUSES if row.name == name)
+        return status_number(self.loaded.run(buffers, numbers[: self.dims]).status)
 
 
 class Runner(Protocol):
@@ -312,5 +316,7 @@ __all__ = [
     "parsed",
     "primitive",
     "program",
+    "size_of",
+    "status_number",
     "type_of",
 ]

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgpack
 import numpy as np
 import pytest
 
-from nimblevm.errors import STATUSES, IndexOutOfRange
+from nimblevm.errors import IndexOutOfRange
 from nimblevm.kernels import llvm, ptx
 from nimblevm.kernels import loop_ir as ir
 from nimblevm.kernels.device_support import supports
-from nimblevm.kernels.loop_ir_eval import KernelFault, evaluate
 from tests.devices.fake_cuda.driver import PtxGrid
 from tests.kernels import ptxas
 from tests.kernels.fused import FUSED, floats
-from tests.kernels.ir_random import Generator
-from tests.kernels.native import Program, agree, program
+from tests.kernels.ir_random import check_grid, grid_cases
+from tests.kernels.native import Program, Runner, agree, program
 
 pytestmark = pytest.mark.skipif(not llvm.HAVE_LLVM, reason="no llvmlite")
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
@@ -89,62 +87,13 @@ def test_fused_kernels_run(name: str) -> None:
             assert agree(found, right, 1e-4, 1e-5)
 
 
-def without_out_dims(body: Sequence[ir.Statement]) -> tuple[ir.Statement, ...]:
-    found: list[ir.Statement] = []
-    for statement in body:
-        match statement:
-            case ir.SetDim():
-                continue
-            case ir.For(body=inner):
-                statement = replace(statement, body=without_out_dims(inner))
-            case ir.If(then=then, otherwise=otherwise):
-                both = without_out_dims(then), without_out_dims(otherwise)
-                statement = replace(statement, then=both[0], otherwise=both[1])
-        found.append(statement)
-    return tuple(found)
-
-
-def outcome(kernel: ir.Kernel, arrays: list[Any], dims: tuple[int, ...]) -> int | None:
-    """The status that the oracle gives; None for an index that no code checks."""
-    try:
-        evaluate(kernel, arrays, dims)
-    except KernelFault as fault:
-        if fault.code == "INDEX_OUT_OF_RANGE":
-            return None
-        return next(row.number for row in STATUSES if row.name == fault.code)
-    return 0
-
-
 @pytest.mark.slow
 @needs_gcc
 @pytest.mark.parametrize("first", range(0, 120, 30))
 def test_random_kernels_give_the_bits_of_the_oracle(first: int) -> None:
-    kernels, calls = [], []
-    for seed in range(first, first + 30):
-        generator = Generator(seed)
-        whole = generator.kernel()
-        zeros = [ir.SetLocal(t, ir.Const(t.dtype, 0)) for t in generator.locals]
-        body = (*zeros, *without_out_dims(whole.body))
-        kernel = replace(whole, body=body, out_dims=0)
-        arrays, dims = generator.arrays(), (generator.m, generator.n)
-        right = [array.copy() for array in arrays]
-        status = outcome(kernel, right, dims)
-        if status is not None:
-            kernels.append(kernel)
-            calls.append((seed, arrays, right, dims, status))
-    grid = PtxGrid(*kernels)
-    assert len(calls) > 10
-    for number, (seed, arrays, right, dims, status) in enumerate(calls):
-        pitches = [
-            array.shape[axis]
-            for array, buffer in zip(arrays, kernels[number].buffers, strict=True)
-            for axis, row in enumerate(buffer.axes)
-            if row.broadcast
-        ]
-        assert grid.call(number, arrays, [*dims, *pitches]) == status, seed
-        if status == 0:
-            for found, wanted in zip(arrays, right, strict=True):
-                np.testing.assert_array_equal(found, wanted, err_msg=str(seed))
+    cases = grid_cases(range(first, first + 30), locals_set=True)
+    assert len(cases) > 10
+    check_grid(cases, PtxGrid(*(case.kernel for case in cases)).call)
 
 
 @needs_ptxas
@@ -177,20 +126,18 @@ def test_products_need_few_registers(arch: str) -> None:
     assert all(use.registers <= 128 and use.spills == use.stack == 0 for use in uses), uses
 
 
+SIZES = ((5, 7, 9), (64, 16, 64), (65, 17, 63), (130, 40, 70), (6, 1, 6), (0, 5, 7), (9, 0, 9))
+
+
+def check_products(runner: Runner, sizes: Sequence[tuple[int, int, int]], tolerance: float) -> None:
+    """dense with bias and tanh of (m, k, n) by one module."""
+    for m, k, n in sizes:
+        row, expected = dense(m, k, n)
+        for found, right in zip(row.run(runner), expected, strict=True):
+            assert agree(found, right, tolerance, tolerance / 10), (m, k, n)
+
+
 @pytest.mark.slow
 @needs_gcc
 def test_products_of_all_sizes() -> None:
-    row, _ = dense(5, 40, 7)
-    grid = PtxGrid(row.lowered.kernel)
-    for m, k, n in (
-        (5, 7, 9),
-        (64, 16, 64),
-        (65, 17, 63),
-        (130, 40, 70),
-        (6, 1, 6),
-        (0, 5, 7),
-        (9, 0, 9),
-    ):
-        row, expected = dense(m, k, n)
-        for found, right in zip(row.run(grid), expected, strict=True):
-            assert agree(found, right, 1e-4, 1e-5), (m, k, n)
+    check_products(PtxGrid(dense(5, 40, 7)[0].lowered.kernel), SIZES, 1e-4)
