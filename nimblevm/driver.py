@@ -25,9 +25,11 @@ from nimblevm.compiler.device_targets import Externals, OnPlacement
 from nimblevm.compiler.devices import Placement
 from nimblevm.compiler.emit import KernelBuilder, emit
 from nimblevm.compiler.external import External
+from nimblevm.compiler.kernel_key import is_region
 from nimblevm.compiler.kernel_table import KernelCache, KernelTable
 from nimblevm.compiler.limits import check_ranks
 from nimblevm.compiler.pass_base import PassContext
+from nimblevm.compiler.passes.open_regions import compilers_of
 from nimblevm.compiler.passes.remove_unused import remove_unused
 from nimblevm.compiler.pipeline import PIPELINE
 from nimblevm.compiler.rewrite import Rewriter
@@ -245,14 +247,18 @@ def _compiled(
             check_well_formed(mod)
             mod = infer_type(mod)
         if entry_points is None:
-            own = [var.name_hint for var in mod.functions if not from_prelude(mod, var)]
-            entry_points = own or [var.name_hint for var in mod.functions]
+            names = [var.name_hint for var, f in mod.functions.items() if not is_region(f)]
+            own = [name for name in names if not from_prelude(mod, mod.get_global_var(name))]
+            entry_points = own or names
         mod = unshared(remove_unused(mod, entry_points))
         check_ranks(mod)
         targets = targets or _Targets()
         placed: list[Placement] = []
-        devices = device_targets.make(targets.names, ctx.externals, entry_points, placed.append)
-        mod = PIPELINE(mod, replace(ctx, devices=devices))
+        chosen = {e.name for e in ctx.externals}
+        regions = tuple([find_external(n) for n in compilers_of(mod) if n not in chosen])
+        backends_ = (*ctx.externals, *regions)
+        devices = device_targets.make(targets.names, backends_, entry_points, placed.append)
+        mod = PIPELINE(mod, replace(ctx, regions=regions, devices=devices))
         if placed and targets.on_placement is not None:
             targets.on_placement(placed[-1])
         table = placed[-1].devices if placed else devices.names

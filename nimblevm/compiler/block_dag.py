@@ -29,7 +29,17 @@ from nimblevm.relay.ir import (
 from nimblevm.relay.op.registry import Op
 
 
-class BlockDag:
+class Items:
+    """What Units groups. before: item -> items that must come before it, by data. ordered: items that fail, branch,
+    call or write, which keep their order.
+    """
+
+    def __init__(self, before: list[list[int]], ordered: list[int]) -> None:
+        self.before = before
+        self.ordered = ordered
+
+
+class BlockDag(Items):
     """variables, values: of the items, None for the block's end. nested: variables that blocks inside of items read,
     with the item that the block hangs on.
     """
@@ -41,15 +51,13 @@ class BlockDag:
         nested: Mapping[Var, Sequence[int]],
         unbox: bool,
     ) -> None:
+        super().__init__([[] for _ in values], [])
         self.variables = variables
         self.values = values
         self.exprs: list[Expr | None] = []  # what patterns see of an item
         self.item: dict[Expr, int] = {}  # its item
-        self.before: list[list[int]] = [[] for _ in values]  # items that must come before, by data
         self.readers: list[set[int]] = [set() for _ in values]
         self.outside = {len(values) - 1}  # items that are read by other than items' operands
-        # Items that fail, branch, call or write: these keep their order.
-        self.ordered: list[int] = []
         self._at = {v: i for i, v in enumerate(variables) if v is not None}
         for index, value in enumerate(values):
             self._add(index, value, unbox)
@@ -113,10 +121,10 @@ def _may_match(value: Expr, unbox: bool) -> bool:
 class Units:
     """The items of a block in groups; at first each is alone. Groups never depend on each other in a circle."""
 
-    def __init__(self, dag: BlockDag) -> None:
+    def __init__(self, dag: Items) -> None:
         self.dag = dag
-        self.members: dict[int, tuple[int, ...]] = {i: (i,) for i in range(len(dag.values))}
-        self.of = list(range(len(dag.values)))  # item -> the number of its unit: its last item
+        self.members: dict[int, tuple[int, ...]] = {i: (i,) for i in range(len(dag.before))}
+        self.of = list(range(len(dag.before)))  # item -> the number of its unit: its last item
         self._chain = list(pairwise(dag.ordered))
         self._ordered = frozenset(dag.ordered)
 
@@ -164,6 +172,17 @@ class Units:
         """The units in an order in which they can be evaluated, as near to the program's as can be. InternalError if
         there is none: something joined what `connected` would not.
         """
+        found = self._evaluated()
+        if len(found) < len(self.members):
+            raise InternalError("units of a block depend on each other in a circle")
+        return found
+
+    def is_ordered(self) -> bool:
+        """Whether there is such an order."""
+        return len(self._evaluated()) == len(self.members)
+
+    def _evaluated(self) -> list[int]:
+        """What can be evaluated, in order; units of a circle and what waits for them are missing."""
         before = self.edges()
         after: dict[int, list[int]] = {unit: [] for unit in before}
         for unit, sources in before.items():
@@ -180,27 +199,30 @@ class Units:
                 missing[next_] -= 1
                 if missing[next_] == 0:
                     heapq.heappush(ready, next_)
-        if len(found) < len(before):
-            raise InternalError("units of a block depend on each other in a circle")
         return found
 
-    def connected(self, chosen: set[int]) -> list[list[int]]:
-        """Groups of the chosen units that may become one: they are connected by data, and no path leads from one out of
-        the chosen ones and back in.
+    def connected(self, chosen: Mapping[int, object]) -> list[list[int]]:
+        """Groups of the chosen units (unit -> its kind) that may become one: they are of one kind and connected by
+        data, and no path leads from one out of the chosen ones of its kind and back in.
 
-        The stage of a unit is the largest number of times that a path to it leaves the chosen units, where an order
-        that is not one of data counts as leaving them. Between chosen units of one stage there is no path outside, so
-        the connected ones of a stage can be joined, and all such groups at once. Cost: that of the edges.
+        The stage of a unit is the largest number of times that a path to it leaves chosen units of a kind, where an
+        order that is not one of data counts as leaving them. Between chosen units of one kind and stage there is no
+        path outside, so the connected ones of a stage can be joined, and all such groups at once. Cost: that of the
+        edges.
         """
         before = self.edges()
         data = {
             (self.of[s], self.of[i]) for i, sources in enumerate(self.dag.before) for s in sources
         }
+
+        def same_kind(one: int, other: int) -> bool:
+            return one in chosen and other in chosen and chosen[one] == chosen[other]
+
         stage: dict[int, int] = {}
         for unit in self.order():
             stage[unit] = max(
                 (
-                    stage[s] + (s in chosen and not (unit in chosen and (s, unit) in data))
+                    stage[s] + (s in chosen and not (same_kind(s, unit) and (s, unit) in data))
                     for s in before[unit]
                 ),
                 default=0,
@@ -214,7 +236,7 @@ class Units:
             return unit
 
         for source, unit in sorted(data):
-            if source in chosen and unit in chosen and stage[source] == stage[unit]:
+            if same_kind(source, unit) and stage[source] == stage[unit]:
                 head[find(unit)] = find(source)
         groups: dict[int, list[int]] = {}
         for unit in sorted(chosen):

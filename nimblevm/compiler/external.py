@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from nimblevm.compiler.kernel_key import composites
 from nimblevm.errors import CompileError
@@ -32,6 +32,7 @@ Check = Callable[[Expr], bool]
 says whether the backend wants it: by dtypes, shapes, attributes, constants.
 """
 PatternRow = tuple[str, DFPattern] | tuple[str, DFPattern, Check]
+PatternTable = Callable[[], Sequence[PatternRow]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +145,8 @@ def _anything(match: Expr) -> bool:
 
 
 _REGISTERED: dict[str, External] = {}
+_TABLES: dict[str, PatternTable] = {}
+_CHECKS: dict[tuple[str, str], Check] = {}
 
 
 def register(external: External) -> External:
@@ -167,7 +170,34 @@ def find(name: str, others: Sequence[str] = ()) -> External:
     return found
 
 
+def register_pattern_table(compiler: str, table: PatternTable | None = None) -> Any:
+    """Keep a function that gives a pattern table under a name, as TVM's: called with both, or as a decorator."""
+    if table is None:
+        return lambda made: register_pattern_table(compiler, made)
+    _TABLES[compiler] = table
+    return table
+
+
+def get_pattern_table(compiler: str) -> list[PatternRow] | None:
+    """The rows for MergeComposite: of register_pattern_table, else of the External of that name, else None."""
+    table = _TABLES.get(compiler)
+    if table is not None:
+        return list(table())
+    external = _REGISTERED.get(compiler)
+    return None if external is None else list(external.patterns)
+
+
+def register_op_check(op: str, target: str, check: Check) -> None:
+    """Say for which calls of an operator AnnotateTarget(target) takes it; the last check counts."""
+    _CHECKS[op, target] = check
+
+
+def op_check(op: str, target: str) -> Check | None:
+    """What register_op_check was told."""
+    return _CHECKS.get((op, target))
+
+
 __all__ = [
-    "Blob", "Check", "Codegen", "External", "PatternRow", "Region", "find", "pattern_row", "register",
-    "registered",
+    "Blob", "Check", "Codegen", "External", "PatternRow", "PatternTable", "Region", "find", "get_pattern_table",
+    "op_check", "pattern_row", "register", "register_op_check", "register_pattern_table", "registered",
 ]  # fmt: skip

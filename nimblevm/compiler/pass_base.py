@@ -38,6 +38,7 @@ class PassContext:
     unbox       rank-0 integers and bools live in int registers
     weights     dtype in which packed weights are stored: "float32" (as they are), "float16" or "bfloat16"
     externals   backends that may take operators, in order of preference
+    regions     backends of the regions that the program came with
     devices     what the program is compiled for
     kernels     kernels lowered so far (a cache by structure, not a state that passes talk through)
     evaluate    runs one operator at compile time; None: fold_constant does nothing
@@ -54,6 +55,7 @@ class PassContext:
     kernels: KernelCache = field(default_factory=KernelCache)
     weights: str = "float32"
     externals: tuple[External, ...] = ()
+    regions: tuple[External, ...] = ()
     devices: Devices = field(default_factory=Devices)
 
 

@@ -17,6 +17,7 @@ from nimblevm.compiler.passes.join_inputs import JOIN_INPUTS
 from nimblevm.compiler.passes.lambda_lift import LAMBDA_LIFT
 from nimblevm.compiler.passes.manifest_alloc import MANIFEST_ALLOC
 from nimblevm.compiler.passes.name_effects import NAME_EFFECTS
+from nimblevm.compiler.passes.open_regions import OPEN_REGIONS
 from nimblevm.compiler.passes.pack_convolutions import PACK_CONVOLUTIONS
 from nimblevm.compiler.passes.pack_weights import PACK_WEIGHTS
 from nimblevm.compiler.passes.partition import PARTITION
@@ -34,6 +35,7 @@ from nimblevm.compiler.passes.winograd import WINOGRAD
 
 PIPELINE = Sequential(
     (
+        OPEN_REGIONS,
         NAME_EFFECTS,
         INSERT_CHECKS,
         FixedPoint((INLINE, SIMPLIFY, FOLD_CONSTANT, SPECIALIZE_LOOPS, CSE, DEAD_CODE), rounds=3),

@@ -1,4 +1,4 @@
-"""Annotations of expressions: on which device they are computed (TVM's relay.annotation)."""
+"""Annotations of expressions: which device or external backend computes them (TVM's relay.annotation)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from nimblevm.relay import ir
 from nimblevm.relay.call import call_op
+from nimblevm.relay.op.compiler_region import BEGIN, END, CompilerAttrs
 from nimblevm.relay.op.device import DeviceCopyAttrs, OnDeviceAttrs
 
 
@@ -24,9 +25,19 @@ def on_device(
     return call_op("on_device", body, attrs=attrs)
 
 
+def compiler_begin(data: Any, compiler: str) -> ir.Call:
+    """`data`, read by a region of the external backend `compiler`."""
+    return call_op(BEGIN, data, attrs=CompilerAttrs(compiler))
+
+
+def compiler_end(data: Any, compiler: str) -> ir.Call:
+    """`data`, the result of a region of the external backend `compiler`."""
+    return call_op(END, data, attrs=CompilerAttrs(compiler))
+
+
 def device_copy(data: Any, src_device: Any, dst_device: Any) -> ir.Call:
     """`data` on another device. Offered as relay.device_copy."""
     return call_op("device_copy", data, attrs=DeviceCopyAttrs(_name(src_device), _name(dst_device)))
 
 
-__all__ = ["device_copy", "on_device"]
+__all__ = ["compiler_begin", "compiler_end", "device_copy", "on_device"]

@@ -54,7 +54,7 @@ MAX_GROWTH = 8192
 
 def inline_size(function: Function) -> int | None:
     """The operators and tuples of a function whose calls may be replaced by its body; None: they may not."""
-    if function.type_params or function.attrs:
+    if function.type_params or set(function.attrs) - {"Internal"}:
         return None
     count = 0
     for node in postorder(function.body):

@@ -120,7 +120,7 @@ class _BlockPartitioner:
         groups = [[match] for match in matches.values()]
         if external.merge:
             matches.update(self._glue(matches))
-            connected = self.units.connected(set(matches))
+            connected = self.units.connected(dict.fromkeys(matches))
             groups = [[matches[unit] for unit in group] for group in connected]
         for group in groups:
             self._region(group, external)

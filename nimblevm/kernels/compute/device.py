@@ -1,4 +1,4 @@
-"""on_device, device_copy: the operand itself, for where one is run on its own."""
+"""on_device, device_copy, compiler_begin, compiler_end: the operand itself, for where one is run on its own."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tens
     return (single(args[0]),)
 
 
-for _name in ("on_device", "device_copy"):
+for _name in ("on_device", "device_copy", "annotation.compiler_begin", "annotation.compiler_end"):
     register_compute(_name, _compute)

@@ -2,7 +2,6 @@
 
 from nimblevm.relay.ir import GlobalVar, IRModule, Span
 from nimblevm.relay.node_json import load_json, save_json
-from nimblevm.relay.op.registry import Op
 from nimblevm.relay.structural import assert_structural_equal, structural_equal
 from nimblevm.relay.structural_hash import structural_hash
 from nimblevm.relay.types import (
@@ -16,10 +15,11 @@ from nimblevm.relay.types import (
     TypeVar,
 )
 from nimblevm.tvm import transform
-from nimblevm.tvm.ir import instrument
+from nimblevm.tvm.ir import instrument, op
+from nimblevm.tvm.ir.op import Op, register_op_attr
 
 __all__ = [
     "FuncType", "GlobalTypeVar", "GlobalVar", "IRModule", "IncompleteType", "Op", "Span", "TensorType", "TupleType",
-    "Type", "TypeCall", "TypeVar", "assert_structural_equal", "instrument", "load_json", "save_json",
-    "structural_equal", "structural_hash", "transform",
+    "Type", "TypeCall", "TypeVar", "assert_structural_equal", "instrument", "load_json", "op", "register_op_attr",
+    "save_json", "structural_equal", "structural_hash", "transform",
 ]  # fmt: skip

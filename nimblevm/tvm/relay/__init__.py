@@ -3,9 +3,8 @@
 from nimblevm import relay as _language
 from nimblevm.executor import create_executor
 from nimblevm.relay import *  # noqa: F403 - the language's names, whatever operators it has
-from nimblevm.relay import op
 from nimblevm.relay.kinds import TypeKind
-from nimblevm.tvm.relay import (
+from nimblevm.tvm.relay import (  # type: ignore[no-redef]
     adt,
     analysis,
     build_module,
@@ -13,6 +12,7 @@ from nimblevm.tvm.relay import (
     expr,
     expr_functor,
     function,
+    op,
     param_dict,
     prelude,
     scope_builder,

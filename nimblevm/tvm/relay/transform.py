@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from nimblevm.compiler import transform as passes
 from nimblevm.compiler.external import PatternRow
+from nimblevm.compiler.passes.annotate_target import annotate_target_pass
 from nimblevm.compiler.passes.cse import CSE
 from nimblevm.compiler.passes.dead_code import DEAD_CODE
 from nimblevm.compiler.passes.dynamic_to_static import DYNAMIC_TO_STATIC
@@ -14,8 +15,10 @@ from nimblevm.compiler.passes.fold_constant import FOLD_CONSTANT
 from nimblevm.compiler.passes.fuse_ops import FUSE_OPS
 from nimblevm.compiler.passes.inline import INLINE
 from nimblevm.compiler.passes.lambda_lift import LAMBDA_LIFT
+from nimblevm.compiler.passes.merge_compiler_regions import MERGE_COMPILER_REGIONS
 from nimblevm.compiler.passes.merge_composite import merge_composite_pass
 from nimblevm.compiler.passes.partial_eval import PARTIAL_EVAL
+from nimblevm.compiler.passes.partition_graph import partition_graph_pass
 from nimblevm.compiler.passes.remove_unused import remove_unused_pass
 from nimblevm.compiler.passes.simplify import SIMPLIFY
 from nimblevm.compiler.passes.simplify_inference import SIMPLIFY_INFERENCE
@@ -64,6 +67,7 @@ _inference = passes.builtin("SimplifyInference", 0, [SIMPLIFY_INFERENCE])
 _anf = passes.builtin("ToANormalForm", 1, [TO_ANF])
 _graph = passes.builtin("ToGraphNormalForm", 1, [TO_GRAPH])
 _lift = passes.builtin("LambdaLift", 1, [TO_ANF, LAMBDA_LIFT])
+_merge_regions = passes.builtin("MergeCompilerRegions", 0, [MERGE_COMPILER_REGIONS])
 _fuse = passes.builtin("FuseOps", 0, [TO_ANF, FUSE_OPS])
 
 
@@ -133,6 +137,23 @@ def MergeComposite(pattern_table: Sequence[PatternRow]) -> Pass:
     return passes.of_steps("MergeComposite", 0, [merge_composite_pass(pattern_table)])
 
 
+def AnnotateTarget(targets: str | Sequence[str], include_non_call_ops: bool = True) -> Pass:
+    """annotation.compiler_begin and compiler_end around what external backends take."""
+    step = annotate_target_pass(targets, include_non_call_ops)
+    return passes.of_steps("AnnotateTarget", 0, [step])
+
+
+def MergeCompilerRegions() -> Pass:
+    """One region of annotated ones that are connected."""
+    return _merge_regions()
+
+
+def PartitionGraph(mod_name: str = "default", bind_constants: bool = True) -> Pass:
+    """A global function with the attribute Compiler of each annotated region."""
+    step = partition_graph_pass(mod_name, bind_constants)
+    return passes.of_steps("PartitionGraph", 0, [step])
+
+
 def LambdaLift() -> Pass:
     """Local functions as global ones; makes A-normal form."""
     return _lift()
@@ -166,8 +187,9 @@ def RemoveUnusedFunctions(entry_functions: Sequence[str] | None = None) -> Pass:
 
 
 __all__ = [
-    "DeadCodeElimination", "DynamicToStatic", "EliminateCommonSubexpr", "EtaExpand", "FoldConstant", "FunctionPass",
-    "FuseOps", "InferType", "InferTypeLocal", "Inline", "LambdaLift", "MergeComposite", "ModulePass", "PartialEvaluate",
-    "Pass", "PassContext", "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyInference", "ToANormalForm",
-    "ToGraphNormalForm", "build_config", "function_pass", "module_pass", "passes_off",
+    "AnnotateTarget", "DeadCodeElimination", "DynamicToStatic", "EliminateCommonSubexpr", "EtaExpand", "FoldConstant",
+    "FunctionPass", "FuseOps", "InferType", "InferTypeLocal", "Inline", "LambdaLift", "MergeCompilerRegions",
+    "MergeComposite", "ModulePass", "PartialEvaluate", "PartitionGraph", "Pass", "PassContext", "RemoveUnusedFunctions",
+    "Sequential", "SimplifyExpr", "SimplifyInference", "ToANormalForm", "ToGraphNormalForm", "build_config",
+    "function_pass", "module_pass", "passes_off",
 ]  # fmt: skip

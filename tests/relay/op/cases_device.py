@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nimblevm.relay.op import device, vm
+from nimblevm.relay.op import compiler_region, device, vm
 from tests.relay.op.draw import Case, Source, array, flag, pick, shape
 
 
@@ -18,11 +18,18 @@ def _device_copy(source: Source, dtype: str) -> Case:
     return Case((array(source, shape(source), dtype),), attrs)
 
 
+def _compiler_mark(source: Source, dtype: str) -> Case:
+    attrs = compiler_region.CompilerAttrs(pick(source, ("blas", "other")))
+    return Case((array(source, shape(source), dtype),), attrs)
+
+
 def _planned_copy(source: Source, dtype: str) -> Case:
     return Case((array(source, shape(source), dtype),), vm.DeviceAttrs(0))
 
 
 CASES: dict[str, Callable[[Source, str], Case]] = {
+    "annotation.compiler_begin": _compiler_mark,
+    "annotation.compiler_end": _compiler_mark,
     "on_device": _on_device,
     "device_copy": _device_copy,
     "vm.device_copy": _planned_copy,

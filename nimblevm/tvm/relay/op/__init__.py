@@ -1,0 +1,7 @@
+"""tvm.relay.op: the operators' records."""
+
+from nimblevm.relay import op as _origin
+from nimblevm.relay.op import *  # noqa: F403 - whatever operators there are
+from nimblevm.tvm.relay.op import contrib
+
+__all__ = [*_origin.__all__, "contrib"]
