@@ -358,6 +358,8 @@ class Collector:
         if name in ANNOTATIONS:
             return self._annotation(call, name)
         if (name in _SAME or op.views) and not is_int(type_of(call)):
+            if is_int(type_of(call.args[0])):
+                return self._native(call)  # a number becomes a tensor where numbers are
             return self._operands(call.args, call, 1)[0], False
         if name == "vm.append":
             source, tail = self._operands(call.args, call, 1)

@@ -249,6 +249,14 @@ def @main(%x: Tensor[(4), float32]) -> Tensor[(4), float32] {
   match (@map_(Cons(%x, Cons(exp(%x), Nil)))) { Cons(%h, _) => %h, Nil => %x } }
 """
 
+BOXED = """
+def @main(%table: Tensor[(?, 8), float32], %start: int32, %steps: int32) -> Tensor[(?), int32] {
+  let %loop = fn (%i: int32, %at: Tensor[(?), int32]) -> Tensor[(?), int32] {
+    if (%i == %steps) { %at } else { %loop(%i + 1, argsort(sum(tanh(take(%table, %at, axis=0)), axis=1), dtype="int32")) }
+  };
+  %loop(0, reshape(%start, newshape=[1])) }
+"""
+
 
 @pytest.mark.parametrize(
     ("text", "args"),
@@ -258,6 +266,7 @@ def @main(%x: Tensor[(4), float32]) -> Tensor[(4), float32] {
         (BRANCH, (True, np.array([3, 1, 2, 0], np.float32))),
         (BRANCH, (False, np.array([3, 1, 2, 0], np.float32))),
         (LIST, (np.linspace(0, 1, 4, dtype=np.float32),)),
+        (BOXED, (np.ones((5, 8), np.float32), 3, 2)),
     ],
 )
 @pytest.mark.parametrize("entries", [None, ("main",)])
