@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from errno import EINVAL
 from functools import cached_property
@@ -105,6 +106,28 @@ class Functions(Mapping[str, FunctionInfo]):
     def __repr__(self) -> str:
         shown = [str(self[name]) for name, _ in zip(self, range(20), strict=False)]
         return "\n".join([*shown, "..."] if len(self) > 20 else shown)
+
+
+def _without_nul(path: str | os.PathLike[str]) -> str:
+    name = os.fsdecode(path)
+    if "\0" in name:
+        raise FileError(EINVAL, f"{name!r}: a path can't hold a NUL character")
+    return name
+
+
+def _write(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
+    """A regular file is replaced once the new one is complete; devices and pipes can only be written to."""
+    if path.exists() and not path.is_file():
+        with open(path, "wb") as file:
+            file.writelines(pieces)
+        return
+    temporary = path.with_name(f".nvm.{os.getpid()}.{threading.get_ident()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.writelines(pieces)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 class Executable:
@@ -367,22 +390,19 @@ class Executable:
 
     def save(self, path: str | os.PathLike[str], private_key: Any = None) -> None:
         """Write the file; it appears under its name only when it is complete. Weights that are bound late stay outside.
+        A symbolic link stays one, and what is no file, as a pipe or /dev/stdout, is written to.
 
         private_key  sign the file: an ed25519 key as a path of a PEM file, its bytes, or a key object. The signature
                      covers the constants, and those late-bound weights of which the file names a digest
 
         Raises FileError, ImportError without the extra `sign`.
         """
-        target = Path(path)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        name = _without_nul(path)
         pieces = self._pieces(private_key)
         try:
-            with open(temporary, "wb") as file:
-                file.writelines(pieces)
-            os.replace(temporary, target)
+            _write(Path(os.path.realpath(name)), pieces)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise FileError(error.errno, f"{target}: {error.strerror}") from error
+            raise FileError(error.errno, error.strerror, name) from error
 
     def disassemble(self, data: bool = False) -> str:
         """Assembler text (the language of assembler.py). data: with constants, kernel IR and other
@@ -511,9 +531,7 @@ def load(
     if not isinstance(source, (str, os.PathLike)):
         exe = Executable.from_bytes(source, native, verify, public_key)
         return exe if weights is None or weights is False else exe.bind(weights, strict)
-    path = os.fsencode(source)
-    if b"\0" in path:
-        raise FileError(EINVAL, f"{os.fspath(source)!r}: a path can't hold a NUL character")
+    path = os.fsencode(_without_nul(source))
     out, flags, checker = (
         ffi.new("nvm_program **"),
         _flags(native, verify, copy),

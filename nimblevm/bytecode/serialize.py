@@ -314,7 +314,8 @@ class ProgramBuilder:
     # --- notes, constants, functions, kernels ---
 
     def source(self, name: str) -> int:
-        return self._sources.setdefault(name, len(self._sources))
+        written = name.encode("utf-8", "replace").decode()  # paths may hold bytes that are no UTF-8
+        return self._sources.setdefault(written, len(self._sources))
 
     def note(self, text: str, source: int = -1, line: int = 0, column: int = 0) -> int:
         return self._notes.setdefault(NoteRecord(text, source, line, column), len(self._notes))

@@ -45,7 +45,7 @@ def _bytes_of(key: Key) -> bytes:
     try:
         return Path(key).read_bytes()
     except OSError as error:
-        raise FileError(error.errno, f"{key}: {error.strerror}") from error
+        raise FileError(error.errno, error.strerror, os.fspath(key)) from error
 
 
 def public_key(key: Key) -> Ed25519PublicKey:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 import time
 import warnings
 from pathlib import Path
@@ -124,10 +125,10 @@ def compile_(
 
 def _beside(weights: Path | None, executable: Path) -> str:
     """The path of the weights seen from the executable's folder, "" if they lie elsewhere."""
-    folder = executable.resolve().parent
-    if weights is None or not weights.resolve().is_relative_to(folder):
+    if weights is None:
         return ""
-    return weights.resolve().relative_to(folder).as_posix()
+    folder, place = (Path(os.path.realpath(p)) for p in (executable.parent, weights))
+    return place.relative_to(folder).as_posix() if place.is_relative_to(folder) else ""
 
 
 __all__ = ["compile_"]

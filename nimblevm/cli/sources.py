@@ -6,6 +6,7 @@ stranger's: only relative ones that stay inside these folders are opened, or wha
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -17,8 +18,8 @@ _MOST_BYTES = 16 << 20
 def _inside(folder: Path, name: str) -> Path | None:
     """The regular file `name` of a folder, if it is one and lies inside."""
     try:
-        path = (folder / name).resolve()
-        good = path.is_relative_to(folder.resolve()) and path.is_file()
+        path, home = (Path(os.path.realpath(p)) for p in (folder / name, folder))
+        good = path.is_relative_to(home) and path.is_file()
         return path if good and path.stat().st_size <= _MOST_BYTES else None
     except (OSError, ValueError):  # a name with a NUL, a loop of links
         return None

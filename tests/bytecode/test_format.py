@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -17,7 +18,7 @@ from nimblevm import dtypes
 from nimblevm._ffi import ffi, lib
 from nimblevm.bytecode import isa
 from nimblevm.bytecode.serialize import FIXED_HEADER_SIZE, FORMAT_VERSION, NATIVE, seal, serialize
-from nimblevm.errors import UnsupportedVersion
+from nimblevm.errors import FileError, UnsupportedVersion
 from nimblevm.kernels import loop_ir, loop_ir_form
 from tests.bytecode import plain_reader
 from tests.bytecode.models import models
@@ -180,3 +181,36 @@ def test_saving_and_records_keep_every_byte(tmp_path: Path) -> None:
             exe.save(tmp_path / "model.nvm")
             assert (tmp_path / "model.nvm").read_bytes() == data
             assert data[FIXED_HEADER_SIZE - 96 : 8] == b"\x89NVM\r\n\x1a\n"
+
+
+def test_saving_follows_links_and_replaces_files_alone(tmp_path: Path) -> None:
+    exe = compiled("lstm", False)
+    data = exe.to_bytes()
+    link, loop, long, pipe = (tmp_path / n for n in ("link", "loop", "n" * 255, "pipe"))
+    link.symlink_to("real")
+    loop.symlink_to("loop")
+    for path in (link, loop, long):
+        exe.save(path)
+        assert path.read_bytes() == data
+    assert link.is_symlink()
+    assert (tmp_path / "real").read_bytes() == data
+    os.mkfifo(pipe)
+    found: list[bytes] = []
+    reader = threading.Thread(target=lambda: found.append(pipe.read_bytes()))
+    reader.start()
+    exe.save(pipe)
+    reader.join()
+    assert found == [data]
+    assert pipe.is_fifo()
+    with pytest.raises(FileError, match="directory") as caught:
+        exe.save(tmp_path)
+    assert caught.value.filename == str(tmp_path)
+    with pytest.raises(FileError, match="NUL"):
+        exe.save("a\0b")
+    assert not list(tmp_path.glob(".nvm*"))
+
+
+def test_sources_may_have_any_name() -> None:
+    text = '#[version = "0.0.5"]\ndef @main(%x: Tensor[(3), float32]) { exp(%x) }'
+    mod = nvm.relay.parse(text, source_name=os.fsdecode(b"bad\xff.rly"))
+    assert nvm.compile(mod, native=False).program_record().sources == ("bad?.rly",)

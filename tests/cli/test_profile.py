@@ -143,6 +143,7 @@ def test_sources_stay_in_their_folder(tmp_path: Path, monkeypatch: pytest.Monkey
     (inside / "bad.rly").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "secret").write_text("secret")
     (inside / "link").symlink_to(tmp_path / "secret")
+    (inside / "loop").symlink_to("loop")
     monkeypatch.chdir(inside)
     names = [
         "m.rly",
@@ -150,6 +151,7 @@ def test_sources_stay_in_their_folder(tmp_path: Path, monkeypatch: pytest.Monkey
         "../secret",
         str(tmp_path / "secret"),
         "link",
+        "loop",
         "bad.rly",
         "",
         "sub",
