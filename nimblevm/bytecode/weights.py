@@ -8,11 +8,10 @@ kernels read it, once.
 from __future__ import annotations
 
 import os
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from errno import EINVAL
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -79,7 +78,7 @@ def bind(program: Any, weights: Weights, flags: int, max_bytes: int = 0) -> Any:
     except OSError as error:
         if isinstance(error, FileError):
             raise
-        raise FileError(error.errno, f"{path}: {error.strerror}") from error
+        raise FileError(error.errno, error.strerror, path) from error
 
 
 def bind_below(program: Any, folder: str, name: str, flags: int) -> Any:
@@ -145,11 +144,23 @@ def _owned(handle: Any) -> Iterator[Any]:
 
 def _read_npz(file: BinaryIO, path: str) -> dict[str, Any]:
     """The arrays of an archive; nothing in it is executed (no pickles)."""
-    try:
+    with damaged_as(lambda why: InvalidWeights(f"{path}: no archive of arrays: {why}")):
         with np.load(file, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
-    except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, SyntaxError) as error:
-        raise InvalidWeights(f"{path}: no archive of arrays: {error}") from error
+
+
+@contextmanager
+def damaged_as(make: Callable[[str], Exception]) -> Iterator[None]:
+    """What numpy's readers raise for damaged bytes becomes one error: `make` of the reason. It has a dozen classes, of
+    zipfile, zlib, lzma, tokenize, ast and numpy's own allocation. An OSError of the system stays what it is, unless it
+    says that a place in the file makes no sense (EINVAL).
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno not in (None, EINVAL):
+            raise
+        raise make(str(error) or type(error).__name__) from error
 
 
 @contextmanager
@@ -214,4 +225,4 @@ def _explain(error: WeightsMismatch, program: Any, handle: Any, allow_extra: boo
     )
 
 
-__all__ = ["WeightInfo", "Weights", "bind", "bind_below", "read_weights", "wanted"]
+__all__ = ["WeightInfo", "Weights", "bind", "bind_below", "damaged_as", "read_weights", "wanted"]

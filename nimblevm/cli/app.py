@@ -96,6 +96,8 @@ def _explained(error: Exception) -> str | None:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, nvm.NimbleError | OSError):
         return f"{type(error).__name__}: {error}"
+    if isinstance(error, MemoryError):
+        return f"out of memory: {error}".rstrip(": ")
     return None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,24 +10,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nimblevm.bytecode.weights import read_weights
+from nimblevm.bytecode.weights import damaged_as, read_weights
 from nimblevm.cli.console import Mistake
 
 Array = npt.NDArray[Any]
+
+_STARTS = (b"\x93NUMPY", b"PK")
+"""How files of numpy begin; np.load takes anything else for a pickle."""
 
 
 @contextmanager
 def numpy_file(path: Path | str, what: str) -> Iterator[Any]:
     """What numpy loads from a file (without pickles). OSError; Mistake if it is no numpy file."""
-    try:
-        loaded = np.load(path)
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise Mistake(f"{path}: expected {what} ({error})") from None
-    try:
+    with open(path, "rb") as file:
+        if not file.read(6).startswith(_STARTS):
+            raise Mistake(f"{path}: expected {what}, which numpy.save or numpy.savez writes")
+        file.seek(0)
+        with damaged_as(lambda why: Mistake(f"{path}: expected {what} ({why})")):
+            loaded = np.load(file)
         yield loaded
-    finally:
-        if hasattr(loaded, "close"):
-            loaded.close()
 
 
 def split_name(text: str) -> tuple[str, str]:
@@ -61,10 +61,9 @@ def read_array(text: str, wanted: str = "") -> Array:
 
 def member(file: Any, name: str, path: str) -> Array:
     """One array of an opened archive. Mistake if it can't be read."""
-    try:
-        return _array(file[name], f"{path}:{name}")
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise Mistake(f"{path}:{name}: not readable ({error})") from None
+    with damaged_as(lambda why: Mistake(f"{path}:{name}: not readable ({why})")):
+        array = file[name]
+    return _array(array, f"{path}:{name}")
 
 
 def _array(value: Any, place: str) -> Array:
@@ -80,7 +79,7 @@ def weights_of(path: Path) -> dict[str, Any]:
     with numpy_file(path, "an .npz file of weights") as file:
         if not hasattr(file, "files"):
             raise Mistake(f"{path}: expected an .npz file of weights by name, got one array")
-        return {name: file[name] for name in file.files}
+        return {name: member(file, name, str(path)) for name in file.files}
 
 
 __all__ = [

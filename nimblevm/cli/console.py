@@ -62,13 +62,13 @@ def plain_lines(text: str) -> str:
 
 def say(text: str) -> None:
     """A line of the command's result, or several; control characters are shown as `?`."""
-    out.print(plain_lines(text), markup=False, highlight=False, soft_wrap=True)
+    out.print(plain_lines(text), emoji=False, markup=False, highlight=False, soft_wrap=True)
 
 
 def complain(kind: str, text: str, style: str = "bold red") -> None:
     """One paragraph on stderr: `error: text`; control characters are shown as `?`."""
     err.print(f"{kind}:", style=style, end=" ", highlight=False)
-    err.print(plain_lines(text), markup=False, highlight=False, soft_wrap=True)
+    err.print(plain_lines(text), emoji=False, markup=False, highlight=False, soft_wrap=True)
 
 
 def table(
@@ -114,7 +114,7 @@ def progress_of(what: str) -> Iterator[Report]:
         return
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),  # it has the name of a file
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),

@@ -107,9 +107,12 @@ class Inputs:
         else:
             raise Mistake(f"%{param.name}=random: {param.text} needs a shape: random:2x3")
         row = dtypes.dtype(type_.dtype)
-        if row.is_float:
-            return np.asarray(self.rng.standard_normal(shape), row.numpy)
-        return np.asarray(self.rng.integers(0, 2 if row.is_bool else 10, shape), row.numpy)
+        try:
+            if row.is_float:
+                return np.asarray(self.rng.standard_normal(shape), row.numpy)
+            return np.asarray(self.rng.integers(0, 2 if row.is_bool else 10, shape), row.numpy)
+        except (MemoryError, ValueError, OverflowError) as error:  # of numpy, for sizes
+            raise Mistake(f"%{param.name}=random:{sizes}: {error}") from None
 
 
 def _json_file(path: str) -> Any:

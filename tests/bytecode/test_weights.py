@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import re
 import struct
 import threading
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -467,6 +469,49 @@ def test_other_files(late: nvm.Executable, tmp_path: Path) -> None:
     np.savez(tmp_path / "p.npz", w=np.array([{}], object))
     with pytest.raises(InvalidWeights, match="allow_pickle"):
         late.bind(tmp_path / "p.npz")
+
+
+def header_of(data: bytes, old: bytes, new: bytes) -> bytes:
+    """An archive of one member, stored, with another header in the member and the sum that fits."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        name = archive.namelist()[0]
+        content = archive.read(name)
+    assert old in content
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr(name, content.replace(old, new, 1))
+    return out.getvalue()
+
+
+def damaged_archives() -> dict[str, bytes]:
+    plain, packed = io.BytesIO(), io.BytesIO()
+    np.savez(plain, w=np.zeros((5, 40), np.float32))
+    np.savez_compressed(packed, w=np.arange(200, dtype=np.float32).reshape(5, 40))
+    good, small = plain.getvalue(), packed.getvalue()
+    at = small.index(b"w.npy") + 40
+    entry = good.index(b"PK\1\2")
+    return {
+        "cut": good[:-40],
+        "sum": good[:300] + b"\1" + good[301:],
+        "stream": small[:at] + bytes(20) + small[at + 20 :],
+        "method": good[:8] + b"\x63" + good[9 : entry + 10] + b"\x63" + good[entry + 11 :],
+        "locked": good[:6] + b"\1" + good[7 : entry + 8] + b"\1" + good[entry + 9 :],
+        "place": good[: entry + 42] + b"\xff\xff\xff\xef" + good[entry + 46 :],
+        "no dict": header_of(good, b"'descr'", b"'d\xb0scr'"),
+        "open bracket": header_of(good, b"(5, 40), }", b"(5, 40(, }"),
+        "nested": header_of(good, b"(5, 40)", b"(" * 3000),
+        "huge": header_of(good, b"(5, 40), }", b"(9999999999999,)}"),
+        "negative": header_of(good, b"(5, 40)", b"(-5,-4)"),
+        "object": header_of(good, b"'<f4'", b"'|O8'"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", damaged_archives())
+def test_damaged_archives(kind: str, late: nvm.Executable, tmp_path: Path) -> None:
+    path = tmp_path / "w.npz"
+    path.write_bytes(damaged_archives()[kind])
+    with pytest.raises(InvalidWeights, match=re.escape(f"{path}: no archive of arrays: ")):
+        late.bind(path)
 
 
 # --- hostile layouts ------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import nimblevm as nvm
@@ -29,6 +30,9 @@ MISTAKES = {
     "compile: no archive": (("compile", "model.rly", "--params", "model.rly"), "expected an .npz file"),
     "compile: no parameter": (("compile", "model.rly", "--params", "one.npz"), "params names a, but @main has"),
     "compile: no folder": (("compile", "model.rly", "--target", "none", "-o", "no/m.nvm"), "no/m.nvm"),
+    "compile: to a folder": (("compile", "model.rly", "--target", "none", "-o", "."), ".: Is a directory"),
+    "compile: to a full device": (("compile", "model.rly", "--target", "none", "-o", "/dev/full"), "/dev/full: No space left"),
+    "compile: damaged archive": (("compile", "model.rly", "--params", "damaged.npz"), "damaged.npz:a: not readable"),
     "check: no function": (("check", "model.rly", "--function", "f"), "no function @f; there are @main"),
     "check: no function of a file": (("check", "model.nvm", "--function", "f"), "no function @f; there are @main"),
     "check: no kind": (("check", "model.rly", "--only", "odd"), "'odd' is not one of"),
@@ -57,6 +61,10 @@ MISTAKES = {
     "run: output": (("run", "model.nvm", "-o", "out.txt"), "must end in .npz, .npy or .json"),
     "run: no folder": (("run", "model.nvm", "xy.npz", "k=1", "-o", "no/out.json"), "no/out.json: No such file"),
     "run: random of unknown size": (("run", "model.nvm", "x=random"), "needs a shape: random:2x3"),
+    "run: random beyond memory": (("run", "model.nvm", "x=random:9999999999999x4"), "%x=random:9999999999999x4: "),
+    "run: random beyond ranks": (("run", "model.nvm", "x=random:99999999999999999999x4"), "%x=random:99999999999999999999x4: "),
+    "run: damaged input": (("run", "model.nvm", "x=damaged.npz:a"), "damaged.npz:a: not readable"),
+    "run: no .npy": (("run", "model.nvm", "x=text.npy"), "text.npy: expected a .npy file, which numpy.save"),
     "run: random tree": (("run", "trees.nvm", "t=random"), "only tensors can be random, not Tree"),
     "run: function as input": (("run", "trees.nvm", "--function", "apply", 'f="x"'), "fn (int32) -> int32 can't be written down"),
     "run: ADT to .npz": (("run", "trees.nvm", "t=Leaf", "x=[]", "-o", "o.npz"), "holds tensors only, but the result has other values"),
@@ -67,6 +75,11 @@ MISTAKES = {
 @pytest.mark.parametrize("name", MISTAKES)
 def test_mistake_is_one_paragraph(name: str, folder: Path, cli: Cli) -> None:
     arguments, expected = MISTAKES[name]
+    (folder / "text.npy").write_text("no array")
+    np.savez(folder / "damaged.npz", a=np.zeros(9))
+    with open(folder / "damaged.npz", "r+b") as file:
+        file.seek(200)  # in the elements: another sum
+        file.write(b"\1")
     done = cli(*arguments)
     assert done.code == 2
     assert expected in done.err

@@ -215,7 +215,7 @@ def test_progress_is_shown_on_a_terminal_after_a_while(
 ) -> None:
     monkeypatch.setattr(console, "PROGRESS_AFTER", after)
     monkeypatch.setattr(console, "err", Console(stderr=True, force_terminal=True, width=100))
-    with console.progress_of("compiling m.rly") as report:
+    with console.progress_of("compiling m[/].rly") as report:
         report("fuse_ops", 3, 12)
         if shown:
             for _ in range(200):
