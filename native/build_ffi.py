@@ -1,6 +1,7 @@
 """Builds nimblevm._native: the cffi module over libnimblevm.a. Run by setuptools (setup.py), or by hand in the tree.
 
-The declarations are the marked region of native/include/nvm_api.h. The variant variables of native/Makefile apply.
+The declarations are the marked regions of native/include/nvm_api.h and of kept_call.h, which is C of this module alone.
+The variant variables of native/Makefile apply.
 """
 
 from __future__ import annotations
@@ -21,17 +22,24 @@ int64_t nvm_test_held(void);
 """
 
 
-def declarations() -> str:
-    """What cffi parses: the status type, then the region between the markers."""
-    text = (NATIVE / "include" / "nvm_api.h").read_text()
-    region = re.search(r"/\* --- cdef begin .*?\*/\n(.*?)/\* --- cdef end --- \*/", text, re.DOTALL)
-    if region is None:
-        raise RuntimeError("native/include/nvm_api.h has no cdef region")
-    return (
-        "typedef int32_t nvm_status;\n"
-        + region.group(1)
-        + (TEST if os.environ.get("NVM_TEST") else "")
+HEADERS = (NATIVE / "include" / "nvm_api.h", NATIVE / "kept_call.h")
+
+
+def region(header: Path) -> str:
+    """What stands between the markers of a header."""
+    found = re.search(
+        r"/\* --- cdef begin .*?\*/\n(.*?)/\* --- cdef end --- \*/", header.read_text(), re.DOTALL
     )
+    if found is None:
+        raise RuntimeError(f"{header} has no cdef region")
+    return found.group(1)
+
+
+def declarations() -> str:
+    """What cffi parses: the status type, then the regions."""
+    regions = [region(header) for header in HEADERS]
+    test = TEST if os.environ.get("NVM_TEST") else ""
+    return "".join(["typedef int32_t nvm_status;\n", *regions, test])
 
 
 def build_library() -> Path:
@@ -51,10 +59,10 @@ ffibuilder = FFI()
 ffibuilder.cdef(declarations())
 ffibuilder.set_source(
     "nimblevm._native",
-    '#include "nvm_api.h"' + (TEST if os.environ.get("NVM_TEST") else ""),
-    include_dirs=[str(NATIVE / "include")],
+    '#include "kept_call.h"\n' + (TEST if os.environ.get("NVM_TEST") else ""),
+    include_dirs=[str(NATIVE / "include"), str(NATIVE)],
     extra_objects=[str(LIBRARY)],
-    depends=[str(LIBRARY)],
+    depends=[str(LIBRARY), *map(str, HEADERS)],
     libraries=["dl", "m", "pthread"],
     extra_compile_args=["-std=c11", *([f"-fsanitize={SANITIZE}"] if SANITIZE else [])],
     extra_link_args=[f"-fsanitize={SANITIZE}"] if SANITIZE else [],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
@@ -16,7 +15,6 @@ from nimblevm import dtypes
 from nimblevm._ffi import check, ffi, lib
 from nimblevm.bytecode.adt import ADTValue, Constructor, value_code
 from nimblevm.bytecode.executable import Executable
-from nimblevm.bytecode.types import FunctionInfo, TensorType
 from nimblevm.errors import InvalidInput, InvalidInputType, ValueMoved
 from nimblevm.vm.tensor import DTYPE_NUMBERS, Gift, Moved, Tensor, as_array, from_result
 
@@ -24,8 +22,7 @@ from nimblevm.vm.tensor import DTYPE_NUMBERS, Gift, Moved, Tensor, as_array, fro
 _CODES = {id(dtype): number for dtype, number in DTYPE_NUMBERS.items()}
 _OWN_DTYPES = {dtype: dtype for dtype in DTYPE_NUMBERS}
 _BOOL = dtypes.BY_NAME["bool"].number
-_LEAST, _MOST = -(2**63), 2**63 - 1
-_INT64 = range(_LEAST, _MOST + 1)
+_INT64 = range(-(2**63), 2**63)
 # Looked up once: each costs a tenth of a microsecond in a call that takes a few.
 _ARGS = ffi.typeof("nvm_arg[]")
 _NUMBERS = ffi.typeof("int64_t[]")
@@ -37,9 +34,6 @@ _ALIKE = 1 << 16
 _COPIED = 4096
 """Bytes of an array up to which a copy costs less than an address."""
 _SHAPE, _DTYPE = attrgetter("shape"), attrgetter("dtype")
-_FEW = 8
-"""Parameters of functions whose argument array is kept."""
-_ARG_TENSOR = lib.NVM_ARG_TENSOR
 _ARG_INT, _ARG_FLOAT = lib.NVM_ARG_INT, lib.NVM_ARG_FLOAT
 _ARG_ADT, _ARG_HANDLE = lib.NVM_ARG_ADT, lib.NVM_ARG_HANDLE
 _OUT_TENSOR, _OUT_ADT = lib.NVM_OUT_TENSOR, lib.NVM_OUT_ADT
@@ -381,69 +375,6 @@ class ArgumentList:
             arg.kind, arg.handle = _ARG_HANDLE, value.pointer
 
 
-class KeptArguments:
-    """The nvm_arg array of a function that takes nothing but tensors, kept from call to call: only addresses, sizes and
-    numbers are new. `out` receives the result. Whoever fills it must hold `lock`; a call that can't have it makes an
-    ArgumentList.
-    """
-
-    __slots__ = ("_numbers", "_rows", "args", "count", "lock", "out")
-
-    def __init__(self, types: Sequence[TensorType]) -> None:
-        self.lock = threading.Lock()
-        self.count = len(types)
-        self.args = ffi.new(_ARGS, self.count)
-        self.out = ffi.new("nvm_result **")
-        self._numbers = ffi.new(_NUMBERS, sum(len(type_.dims) for type_ in types))
-        # nvm_arg, dtype, its number, rank, first size.
-        self._rows: list[tuple[Any, Any, int, int, int]] = []
-        start = 0
-        for position, type_ in enumerate(types):
-            arg, rank = self.args[position], len(type_.dims)
-            dtype = np.dtype(dtypes.dtype(type_.dtype).numpy)
-            number = DTYPE_NUMBERS[dtype]
-            arg.dtype, arg.rank, arg.dl_device_type = number, rank, 1
-            arg.shape = self._numbers + start
-            self._rows.append((arg, dtype, number, rank, start))
-            start += rank
-
-    @staticmethod
-    def of(function: FunctionInfo) -> KeptArguments | None:
-        """For a function of tensors; None for another one."""
-        types = [p.type for p in function.params if isinstance(p.type, TensorType)]
-        return KeptArguments(types) if 0 < len(types) == len(function.params) <= _FEW else None
-
-    def fill(self, values: tuple[Any, ...]) -> bool:
-        """Whether all values are compact arrays of the right dtype and rank, or an int for a tensor of rank 0, which
-        then stand in `args`.
-        """
-        numbers = self._numbers
-        for value, (arg, dtype, number, rank, at) in zip(values, self._rows, strict=True):
-            if type(value) is np.ndarray:
-                if value.dtype is not dtype or not value.flags.c_contiguous:
-                    return False
-                shape = value.shape
-                if len(shape) != rank:
-                    return False
-                arg.data = ffi.from_buffer(value)
-                for size in shape:
-                    numbers[at] = size
-                    at += 1
-                if rank == 0:
-                    arg.kind, arg.dtype = _ARG_TENSOR, number
-            elif rank == 0 and type(value) is int and _LEAST <= value <= _MOST:
-                arg.kind, arg.dtype, arg.int_value = _ARG_INT, -1, value
-            else:
-                return False
-        return True
-
-
-def tensor_result(result: Any) -> Tensor:
-    """`results` of a function that returns a tensor, which is of its own."""
-    out = lib.nvm_result_values(result)
-    return from_result(out)
-
-
 def results(result: Any, exe: Executable, vm: object, buffers: Sequence[Any] = ()) -> Any:
     """The Python value of an nvm_result (which stays owned by the caller): Tensor, tuple, ADTValue or Handle; for
     results that went into the caller's buffers those, in order.
@@ -468,4 +399,4 @@ def results(result: Any, exe: Executable, vm: object, buffers: Sequence[Any] = (
     return stack[0]
 
 
-__all__ = ["ArgumentList", "Handle", "KeptArguments", "results", "tensor_result"]
+__all__ = ["ArgumentList", "Handle", "results"]

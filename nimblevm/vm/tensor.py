@@ -19,9 +19,9 @@ DTYPE_NUMBERS: Mapping[np.dtype[Any], int] = MappingProxyType(
 )
 _NUMPY = {row.number: np.dtype(row.numpy) for row in dtypes.DTYPES}
 
-# Bytes up to which a copy is cheaper than to keep storage alive: that takes a finalizer and three objects for the
-# cycle collector to walk, 0.7 us at once and more in values of many tensors.
-_COPIED = 4096
+COPIED = 4096
+"""Bytes of a result up to which a copy is cheaper than to keep storage alive: that takes a finalizer and three objects
+for the cycle collector to walk, 0.7 us at once and more in values of many tensors."""
 
 
 class Tensor:
@@ -132,7 +132,7 @@ def from_result(out: Any) -> Tensor:
     size = dtype.itemsize
     for axis in shape:
         size *= axis
-    if size <= _COPIED:
+    if size <= COPIED:
         array = np.empty(shape, dtype)
         if size:
             ffi.memmove(array, out.data, size)
@@ -253,4 +253,4 @@ def _view(value: Any, place: Callable[[], str]) -> np.ndarray[Any, Any]:
         ) from None
 
 
-__all__ = ["DTYPE_NUMBERS", "Gift", "Moved", "Tensor", "as_array", "from_result", "move"]
+__all__ = ["COPIED", "DTYPE_NUMBERS", "Gift", "Moved", "Tensor", "as_array", "from_result", "move"]

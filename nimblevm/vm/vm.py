@@ -12,15 +12,17 @@ from weakref import ref
 
 from nimblevm._ffi import check, ffi, lib
 from nimblevm.bytecode.executable import Executable
-from nimblevm.bytecode.types import FunctionInfo, TensorType
+from nimblevm.bytecode.types import FunctionInfo
 from nimblevm.devices.device import Device
 from nimblevm.errors import Closed, InvalidInput, InvalidInputType
-from nimblevm.vm.arguments import ArgumentList, Handle, KeptArguments, results, tensor_result
+from nimblevm.vm.arguments import ArgumentList, Handle, results
 from nimblevm.vm.external import prepare_runtimes
+from nimblevm.vm.kept_call import KeptCall
 from nimblevm.vm.profiler import LEVELS, MOST_EVENTS, Profile, Profiler
 from nimblevm.vm.wants import Wants
 
 _RESULT = ffi.typeof("nvm_result **")
+_invoke_kept = lib.nvm_kept_invoke  # a look-up in `lib` costs more than one here
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +32,15 @@ class _Entry:
     function: FunctionInfo
     index: int
     places: tuple[str, ...]  # of the parameters, for messages
-    kept: KeptArguments | None  # where only tensors are taken
-    is_tensor: bool  # what it returns
+    kept: list[KeptCall]  # of a function on tensors, while no call uses it
     takes_out: bool  # it has a parameter %out
 
     @classmethod
     def of(cls, function: FunctionInfo) -> _Entry:
         places = tuple(f"parameter %{p.name} of @{function.name}" for p in function.params)
         takes_out = any(p.name == "out" for p in function.params)
-        is_tensor = isinstance(function.result, TensorType)
-        kept = KeptArguments.of(function)
-        return cls(function, function.index, places, kept, is_tensor, takes_out)
+        kept = KeptCall.of(function)
+        return cls(function, function.index, places, [kept] if kept else [], takes_out)
 
 
 def _is_number(value: object) -> bool:
@@ -224,8 +224,9 @@ class VirtualMachine:
         out: Any = None,
         wants: Wants | None = None,
     ) -> Any:
-        handle = self._handle
-        exe = self._exe
+        handle = self._vm
+        if handle is None:
+            raise Closed("the VirtualMachine is closed")
         entry = self._entries.get(name)
         if entry is None:
             entry = self._entry(name)
@@ -237,31 +238,27 @@ class VirtualMachine:
         places = entry.places
         if named or len(args) != len(places):
             args = _bind(entry.function, args, named)
-        kept = entry.kept
-        if kept is not None and wants is None and kept.lock.acquire(False):
+        if wants is None and entry.kept:
             try:
-                if kept.fill(args):
-                    return self._invoke_kept(handle, entry, kept, args)
-            finally:
-                kept.lock.release()
-        arguments = ArgumentList(exe, self, args, places)
+                kept = entry.kept.pop()
+            except IndexError:  # another thread was faster
+                pass
+            else:
+                try:
+                    alive = kept.fill(args)
+                    if alive is not None:
+                        status = _invoke_kept(handle, kept.struct)
+                        if status == 0:
+                            return kept.values()
+                        if status < 0:
+                            return kept.read(self._exe, self)
+                        self._raise(status, args)
+                finally:
+                    entry.kept.append(kept)
+        arguments = ArgumentList(self._exe, self, args, places)
         array, count = arguments.build()
         gives = arguments if arguments.gifts or arguments.given_handles else None
         return self._invoke(handle, entry, array, count, args, gives, wants)
-
-    def _invoke_kept(
-        self, handle: Any, entry: _Entry, kept: KeptArguments, args: tuple[Any, ...]
-    ) -> Any:
-        """The call in C and its results, by what was made for the calls before."""
-        out = kept.out
-        status = lib.nvm_vm_invoke(handle, entry.index, kept.args, kept.count, out)
-        if status:
-            self._raise(status, args)
-        result = out[0]
-        try:
-            return tensor_result(result) if entry.is_tensor else results(result, self._exe, self)
-        finally:
-            lib.nvm_result_free(result)
 
     def _invoke(
         self,
