@@ -5,6 +5,7 @@ one constant more does not make every function look changed.
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from difflib import unified_diff
@@ -206,26 +207,26 @@ def _constants(
         ]
 
     left, right = digests(a), digests(b)  # of late-bound weights the digest of nothing
-    equal: dict[tuple[Key, bytes], list[int]] = {}
+    equal: dict[tuple[Key, bytes], deque[int]] = {}
     for j, key in enumerate(right):
-        equal.setdefault(key, []).append(j)
+        equal.setdefault(key, deque()).append(j)
     rest_a: list[int] = []
     taken: set[int] = set()
     for i, key in enumerate(left):
         if equal.get(key):
-            taken.add(equal[key].pop(0))
+            taken.add(equal[key].popleft())
         else:
             rest_a.append(i)
-    open_b: dict[Key, list[int]] = {}
+    open_b: dict[Key, deque[int]] = {}
     for j, (kind, _) in enumerate(right):
         if j not in taken:
-            open_b.setdefault(kind, []).append(j)
+            open_b.setdefault(kind, deque()).append(j)
     removed: list[str] = []
     changed: list[ConstantChange] = []
     for i in rest_a:
         candidates = open_b.get(left[i][0])
         if candidates:
-            changed.append(_values((i, candidates.pop(0)), a, b))
+            changed.append(_values((i, candidates.popleft()), a, b))
         else:
             removed.append(f"c{i} {_constant_text(a.constants[i])}")
     added = [f"c{j} {_constant_text(b.constants[j])}" for js in open_b.values() for j in sorted(js)]

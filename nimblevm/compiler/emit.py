@@ -10,6 +10,7 @@ boxing.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from nimblevm.bytecode.serialize import (
@@ -48,7 +49,7 @@ class ProgramEmitter:
         self.kernels = KernelTable(cache)
         self.types = TypeTable(mod, self.builder)
         self.variants: dict[Variant, int] = {}
-        self.waiting: list[Variant] = []
+        self.waiting: deque[Variant] = deque()
 
     def run(self) -> None:
         """Compile every public function and whatever those refer to."""
@@ -56,7 +57,7 @@ class ProgramEmitter:
             if is_public(function):
                 self.function(var, False, False)
         while self.waiting:
-            self._compile(self.waiting.pop(0))
+            self._compile(self.waiting.popleft())
 
     # --- the Program protocol ---------------------------------------------------------------------
 

@@ -142,9 +142,10 @@ class Rewriter:
     def __init__(self, replace: Callable[[Value], Value | None]) -> None:
         self._replace = replace
         self._memo: dict[Value, Value] = {}
+        self._done: set[Value] = set()  # its keys, as all_values takes them
 
     def value(self, root: Value) -> Value:
-        for value in all_values((root,), set(self._memo)):
+        for value in all_values((root,), self._done):
             found = self._replace(value)
             if found is None:
                 old = parts(value)
