@@ -384,13 +384,10 @@ class FunctionEmitter:
             self._load(item.value, self.define(var))
         elif not op_emit.emit_effect_only(self, item.value, var):
             self.value(item.value, self.define(var))
-        self.bind_dims_of_item(var)
-        self.free_temps()
-        self._expire(item.position)
-
-    def bind_dims_of_item(self, var: Var) -> None:
         if self.root(var) in self.where:
             self.bind_dims(var)
+        self.free_temps()
+        self._expire(item.position)
 
     def _branch(self, item: Item, dst: Place | None) -> None:
         """Write an If or Match whose blocks deliver into `dst` (None: return)."""
@@ -475,8 +472,7 @@ class FunctionEmitter:
             callee = self.program.definition(call.op)
             if "Closure" in callee.attrs:
                 return False
-            produced = self._returns_int(callee) and self.result_is_int
-            if produced != self.result_is_int:
+            if self.result_is_int and not self._returns_int(callee):
                 return False
             index = self.program.function(call.op, False, not self.result_is_int)
             self.code.emit("InvokeTail", index, self._arguments(callee, call))

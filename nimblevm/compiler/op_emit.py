@@ -136,12 +136,7 @@ def _check_broadcast(fe: FunctionEmitter, operand: Var, value: Call) -> None:
     for axis, (old, new) in enumerate(zip(type_.shape, wanted, strict=True)):
         if dims.compare(old, new) or old == 1:
             continue
-        note = fe.program.note(
-            f"{value.attrs.where}, axis {axis}"
-            if hasattr(value.attrs, "where")
-            else f"axis {axis}",
-            value.span,
-        )
+        note = fe.program.note(f"{value.attrs.where}, axis {axis}", value.span)
         actual = _axis(fe, operand, (), axis, old)
         word = fe.dims.word(new)
         joined = fe.temp(True)
@@ -388,13 +383,10 @@ def _scalar(fe: FunctionEmitter, call: Call, dst: int) -> None:
         negated = fe.temp(True)
         code.emit("IntSub", negated, _constant(fe, 0), args[0], dtype)
         # abs(MIN) wraps to MIN: -MIN is MIN, and so is the larger of the two.
-        code.emit(
-            "IntMax" if dtypes.dtype(type_.dtype).is_signed else "IntMin",
-            dst,
-            args[0],
-            negated if dtypes.dtype(type_.dtype).is_signed else args[0],
-            dtype,
-        )
+        if dtypes.dtype(type_.dtype).is_signed:
+            code.emit("IntMax", dst, args[0], negated, dtype)
+        else:
+            code.emit("IntMin", dst, args[0], args[0], dtype)
     elif isinstance(call.args[0], Var) and not fe.place_of(call.args[0])[0]:
         fe.unbox_into(dst, call.args[0])
     else:  # copy, floor, ceil, round, trunc of an integer

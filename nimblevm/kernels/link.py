@@ -84,7 +84,7 @@ def _run(command: Sequence[str], objects: Sequence[bytes]) -> bytes:
 
 
 @lru_cache(maxsize=8)
-def _choice(arch: str, command: tuple[str, ...]) -> str:
+def _version(arch: str, command: tuple[str, ...]) -> str:
     """First line of a linker's --version."""
     try:
         done = subprocess.run(
@@ -107,7 +107,7 @@ def link(objects: Sequence[bytes], arch: str) -> tuple[bytes, str]:
             continue
         undefined = undefined_symbols(found)
         if not undefined:
-            return found, f"{name}: {_choice(arch, tuple(command))}"
+            return found, f"{name}: {_version(arch, tuple(command))}"
         reasons.append(f"{name}: undefined {', '.join(undefined)}")
     what = "; ".join(reasons) or f"none of {', '.join(candidates(arch))} is there"
     raise LinkError(f"no linker works for {arch} ({what})")

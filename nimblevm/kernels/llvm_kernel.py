@@ -367,9 +367,9 @@ class KernelText(ScopedValues):
         loops = [s for s in all_statements(body) if isinstance(s, For)]
         deep = any(isinstance(t, For) for s in loops for t in all_statements(s.body))
         mask = str(POLL_TURNS_DEEP - 1 if deep else POLL_TURNS - 1)
-        sizes = {s.extent for s in loops if _may_be_long(s.extent) and _is_of_dims(s.extent)}
+        sizes = [s.extent for s in loops if _may_be_long(s.extent) and _is_of_dims(s.extent)]
         b = self.lines
-        for extent in sorted(sizes, key=[s.extent for s in loops].index):
+        for extent in dict.fromkeys(sizes):
             long = b.do(f"icmp sgt i64 {self._value(extent)}, {POLL_ELEMENTS}")
             mask = b.do(f"select i1 {long}, i64 0, i64 {mask}")
         return mask
@@ -441,18 +441,17 @@ class KernelText(ScopedValues):
                 x, y = self._value(value.lhs), self._value(value.rhs)
                 return ops.extreme(self.lines, value.op, x, y, REGISTER[value.dtype])
             return self._value(value)
-        is_sum = (
+        if not (
             isinstance(value, Binary)
             and value.op == "add"
             and value.dtype in ("float32", "float64")
-        )
-        if not is_sum or not isinstance(value, Binary):
+        ):
             return self._value(value)
         old, term = self._value(value.lhs), value.rhs
-        product = isinstance(term, Binary) and term.op == "mul"
-        new = (
-            self._fused_product(term) if product and isinstance(term, Binary) else self._value(term)
-        )
+        if isinstance(term, Binary) and term.op == "mul":
+            new = self._fused_product(term)
+        else:
+            new = self._value(term)
         return self.lines.do(f"fadd contract {REGISTER[value.dtype]} {old}, {new}")
 
     def _access(self, dtype: str) -> str:

@@ -101,7 +101,7 @@ def evaluate_math(program: Definition, *params: Array) -> Array:
 # --- operations -------------------------------------------------------------------------------------
 
 
-def _sign_round(x: Scalar) -> Scalar:
+def _round_half_away(x: Scalar) -> Scalar:
     """Half away from zero, exactly."""
     whole = np.trunc(x)
     return whole if abs(x - whole) < 0.5 else whole + np.copysign(type(x)(1), x)
@@ -113,7 +113,7 @@ def _float_unary(op: str, x: Scalar) -> Scalar:
         return kind(evaluate_math(definition(op, kind.__name__), np.asarray(x))[()])
     table: dict[str, Callable[[Scalar], Scalar]] = {
         "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc,
-        "sign": np.sign, "round": _sign_round, "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
+        "sign": np.sign, "round": _round_half_away, "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
     }  # fmt: skip
     return table[op](x)
 

@@ -17,9 +17,8 @@ from nimblevm.kernels.loop_ir_form import (
 )
 
 MAX_RANK, MAX_OPERANDS = 8, 64
-_Stack = list[
-    tuple[ir.Statement | Callable[[], None], int]
-]  # statements and what to do behind them, with depth
+_Stack = list[tuple[ir.Statement | Callable[[], None], int]]
+"""Statements and what to do behind them, with depth."""
 _SIZE_OPS = frozenset(("add", "sub", "mul", "floordiv", "floormod", "min", "max"))
 _INTEGER_ONLY = frozenset(("and", "or", "xor", "shl", "shr"))
 _BOOL_BINARY = frozenset(("add", "mul", "min", "max", "and", "or", "xor"))
