@@ -95,6 +95,8 @@ def compile(
                  kernel IR alone, which is interpreted
     plan_memory  let tensors of disjoint lifetimes share storage
     verify       check the module after every pass (slow)
+    entry_points names of the functions that can be called; what none of them reaches is left out. None: all that are
+                 not the prelude's
     on_pass      called with a pass's name and its seconds
     progress     called when a stage begins: its name, how many of all stages are done, how many there are
     weights      dtype in which constant float32 weights of products are stored: "float32", or to halve their size

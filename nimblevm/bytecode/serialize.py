@@ -54,11 +54,6 @@ def dim_slot(slot: int) -> int:
     return -(2 + slot)
 
 
-def float_bits(value: float) -> int:
-    """A kernel attribute of a float: its float64 bits as a signed int."""
-    return int(struct.unpack("<q", struct.pack("<d", value))[0])
-
-
 @dataclass(frozen=True, slots=True)
 class ParamRecord:
     """A parameter; `is_int`: it arrives in an int register (its type must be a rank-0 unboxable

@@ -250,9 +250,8 @@ class _FunctionReport:
             inside = found.get(path)
             for axis, dim in enumerate(tensor.shape):
                 if isinstance(dim, DimVar) and dim not in self.facts.bound and inside is not None:
-                    dim = inside.shape[
-                        axis
-                    ]  # what the function knows and its signature leaves open
+                    # What the function knows and its signature leaves open.
+                    dim = inside.shape[axis]
                 checks = self._result_checks.get((function, path, axis), [])
                 lines.append(_Line(f"{label}result", _fields(path), axis, dim, checks))
         lines.extend(_claims(f"{label}result", declared))

@@ -144,9 +144,8 @@ class Liveness:
     needed  dim variables whose number the code needs
     count   how often a variable is read
     kills   block number -> variables of outer blocks that an earlier sibling branch used last
-    defined dim variable that no value has as an axis when it is needed -> (expression, its
-    variables' dims): the size of
-            a result that inference gave a fresh unknown because the expression grew too large
+    defined dim variable that no value has as an axis when it is needed -> (expression, its variables' dims): the
+            size of a result that inference gave a fresh unknown because the expression grew too large
     """
 
     expire: dict[int, list[Var]] = field(default_factory=dict)

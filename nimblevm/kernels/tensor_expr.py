@@ -96,9 +96,10 @@ class TensorExpr:
     pieces      for concatenate: the axis and the parts
     storage     the buffer that holds it, once it is stored
     stored      store it before its first use, in buffer `target` (None: a new scratch buffer)
-    fill        for what is only computed as a whole (scans): emits the loops that fill a buffer
-    fill        writes all of it into a buffer, for tensors whose elements are not found one by one; such are `stored`
+    fill        emits the loops that write all of it into a buffer, for tensors whose elements are not found one by one
+                (scans); such are `stored`
     role        what kind of tensor it is, for lowerings of several operators at once
+    memo        the elements that have been evaluated, by index
     """
 
     shape: tuple[Dim, ...]

@@ -84,10 +84,6 @@ class TensorType(Type):
         return found
 
     @property
-    def is_scalar(self) -> bool:
-        return not self.shape
-
-    @property
     def concrete_shape(self) -> tuple[int, ...]:
         """The shape as ints; ValueError if a dim is unknown (as TVM's `concrete_shape`)."""
         if any(isinstance(d, DimExpr) for d in self.shape):

@@ -90,6 +90,7 @@ class Op(Leaf):
     reference       (inputs: numpy arrays or tuples of them, attrs, result type) -> array or tuple of arrays. The
                     meaning. Result type may hold DimExprs; reference looks at the inputs' shapes instead
     pattern, effect see above. effect may be a callable (arg_types, attrs) -> Effect
+    doc             what docs/operators.md says of it
     dtypes          dtype names each tensor argument may have -> documented and enumerated by tests; one entry per
                     argument, or one for all
     shape_values    positions of arguments whose *values* the result size depends on (arange, dyn.*), else ()
@@ -98,7 +99,8 @@ class Op(Leaf):
                     their first axes' sizes; None: the result type says all. A result whose type differs from its
                     bound is cut to the size that the kernel returns
     tolerance       dtype name -> (rtol, atol) against `reference` for float results; missing: registry.TOLERANCE
-    python          names under nimblevm.relay under which the builder offers it ("nn.dense"); empty: internal
+    variadic        True if its one argument is a tuple of any number of tensors
+    grad            NOT_YET: there are no gradients
     """
 
     name: str

@@ -54,7 +54,6 @@ from nimblevm.relay.op.full import concrete_shape
 from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, register
 from nimblevm.relay.types import (
     UNIT,
-    DimExpr,
     FuncType,
     GlobalTypeVar,
     TensorType,
@@ -428,11 +427,6 @@ def _kill_reference(inputs: tuple[Any, ...], attrs: Any, result: Type) -> tuple[
 
 def _call_kernel_reference(inputs: tuple[Any, ...], attrs: CallKernelAttrs, result: Type) -> Any:
     raise Unsupported("vm.call_kernel needs the function's body: only the interpreter evaluates it")
-
-
-def has_dims(shape: tuple[Dim, ...]) -> bool:
-    """Whether a shape attribute mentions unknown dims."""
-    return any(isinstance(d, DimExpr) for d in shape)
 
 
 def _register(
