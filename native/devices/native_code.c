@@ -26,8 +26,7 @@ struct nvm_native_code {
 #define HOST_MACHINE EM_NONE
 #endif
 
-/* --- is it the kind of object we write
- * ------------------------------------------------------------------- */
+/* --- is it the kind of object we write -------------------------------------------------------- */
 
 static nvm_status refuse(const char *why) { return nvm_fail(NVM_UNSUPPORTED, "%s", why); }
 
@@ -76,9 +75,7 @@ static nvm_status check_elf(const uint8_t *elf, size_t size) {
   return dynamic ? NVM_OK : refuse("it has no dynamic section");
 }
 
-/* --- mapping
- * ------------------------------------------------------------------------------------------------
- */
+/* --- mapping ---------------------------------------------------------------------------------- */
 
 static int write_all(int fd, const uint8_t *data, size_t size) {
   while (size > 0) {
@@ -161,8 +158,7 @@ static nvm_status load_code(const uint8_t *elf, size_t size, uint32_t n_function
   return NVM_OK;
 }
 
-/* --- which section is used
- * ---------------------------------------------------------------------------------- */
+/* --- which section is used -------------------------------------------------------------------- */
 
 /* Try one section: its code becomes the program's, or `why` says why not. */
 static void try_section(nvm_loader *loader, const nvm_cpu *cpu, const nvm_section *section,

@@ -28,8 +28,7 @@ static int names(const char *list, const char *name) {
   return 0;
 }
 
-/* --- why a backend is not taken ----------------------------------------------------------------
- */
+/* --- why a backend is not taken --------------------------------------------------------------- */
 
 typedef struct reasons {
   char text[1024];
@@ -52,8 +51,7 @@ static nvm_status note(reasons *r, nvm_status status) {
   return NVM_OK;
 }
 
-/* --- code ---------------------------------------------------------------------------------------
- */
+/* --- code ------------------------------------------------------------------------------------- */
 
 /* The sections of one kind for a device: the first that it takes. */
 static nvm_status load_module(const nvm_program *program, nvm_pool *pool, uint32_t kind,
@@ -115,8 +113,7 @@ static nvm_status load_code(const nvm_program *program, nvm_pool *pool, reasons 
   return find_kernels(program, pool, code);
 }
 
-/* --- external code on the host -----------------------------------------------------------------
- */
+/* --- external code on the host ---------------------------------------------------------------- */
 
 static nvm_status make_external(const nvm_kernel *kernel, const nvm_external_runtime *runtime,
                                 const void *blob, size_t size, const void **code) {
@@ -217,8 +214,7 @@ static void close_externals(nvm_heap *heap, uint32_t n_kernels) {
   }
 }
 
-/* --- constants ----------------------------------------------------------------------------------
- */
+/* --- constants -------------------------------------------------------------------------------- */
 
 static int is_uploaded(const nvm_heap *heap, const nvm_tensor *constant) {
   return constant->device != 0 && !heap->pools[constant->device].device->vtable->host_accessible;
@@ -278,8 +274,7 @@ static void drop_constants(nvm_vm *vm) {
   nvm_free((void *)(uintptr_t)vm->constants);
 }
 
-/* --- devices ------------------------------------------------------------------------------------
- */
+/* --- devices ---------------------------------------------------------------------------------- */
 
 /* Try one backend for a device index. Leaves pool->device NULL if it can't serve. */
 static nvm_status try_backend(const nvm_program *program, nvm_pool *pool, const char *name,

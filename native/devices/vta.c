@@ -37,8 +37,7 @@ static void vta_close(nvm_device *device) {
   nvm_free(self);
 }
 
-/* --- memory ------------------------------------------------------------------------------------
- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 static nvm_status vta_alloc(nvm_device *device, size_t size, size_t alignment, void **out_memory) {
   uint64_t begin;
@@ -87,8 +86,7 @@ static nvm_status vta_sync(nvm_device *device) {
   return NVM_OK;
 }
 
-/* --- modules -----------------------------------------------------------------------------------
- */
+/* --- modules ---------------------------------------------------------------------------------- */
 
 typedef struct vta_module {
   nvm_vta_device *device;

@@ -47,8 +47,7 @@ uint64_t nvm_vta_cycles(const nvm_vta_shape *shape, const nvm_vta_instruction *i
   return cycles ? cycles : 1;
 }
 
-/* --- LOAD and STORE ----------------------------------------------------------------------------
- */
+/* --- LOAD and STORE --------------------------------------------------------------------------- */
 
 /* All rows of the transfer lie in one window. */
 static nvm_status check_window(const nvm_vta_sim *sim, const nvm_vta_command *command,
@@ -173,8 +172,7 @@ static nvm_status store(nvm_vta_sim *sim, const nvm_vta_command *command) {
   return NVM_OK;
 }
 
-/* --- GEMM and ALU ------------------------------------------------------------------------------
- */
+/* --- GEMM and ALU ----------------------------------------------------------------------------- */
 
 /* What a micro-op's turn works on. */
 typedef struct vta_turn {

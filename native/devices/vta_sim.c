@@ -6,8 +6,7 @@
 #include "alloc.h"
 #include "vta_sim.h"
 
-/* --- making and clearing -----------------------------------------------------------------------
- */
+/* --- making and clearing ---------------------------------------------------------------------- */
 
 static nvm_status allocate(nvm_vta_sim *sim, uint32_t memory, size_t entry_bytes) {
   size_t entries = sim->shape.entries[memory];
@@ -97,8 +96,7 @@ nvm_status nvm_vta_fault(const nvm_vta_command *command, const char *format, ...
            nvm_vta_opcode_name(command->instruction.opcode), text);
 }
 
-/* --- tokens ------------------------------------------------------------------------------------
- */
+/* --- tokens ----------------------------------------------------------------------------------- */
 
 enum { LOAD_TO_COMPUTE, COMPUTE_TO_LOAD, COMPUTE_TO_STORE, STORE_TO_COMPUTE, NO_QUEUE };
 
@@ -154,8 +152,7 @@ static void push(nvm_vta_queue *queue, const nvm_vta_clock *clock, uint64_t end)
   queue->pushed++;
 }
 
-/* --- modules -----------------------------------------------------------------------------------
- */
+/* --- modules ---------------------------------------------------------------------------------- */
 
 static void count_cycles(nvm_vta_sim *sim, const nvm_vta_instruction *in, uint64_t cycles) {
   nvm_vta_stats *stats = &sim->stats;

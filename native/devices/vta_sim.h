@@ -118,8 +118,7 @@ void nvm_vta_abandon(nvm_vta_sim *sim);
 /* Add to what nvm_vta_stats_get tells. Any thread. */
 void nvm_vta_stats_add(const nvm_vta_stats *stats);
 
-/* --- between vta_sim.c, vta_exec.c and vta_order.c ----------------------------------------------
- */
+/* --- between vta_sim.c, vta_exec.c and vta_order.c -------------------------------------------- */
 
 /* Why an instruction failed: DEVICE_ERROR "vta instruction 12 (GEMM): ...". */
 NVM_NODISCARD nvm_status nvm_vta_fault(const nvm_vta_command *command, const char *format, ...)

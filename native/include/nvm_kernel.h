@@ -63,8 +63,7 @@ typedef struct nvm_kernel_table {
   nvm_kernel_fn functions[];
 } nvm_kernel_table;
 
-/* --- signatures
- * ------------------------------------------------------------------------------------- */
+/* --- signatures ------------------------------------------------------------------------------- */
 
 enum nvm_role { NVM_ROLE_IN = 0, NVM_ROLE_OUT = 1, NVM_ROLE_SCRATCH = 2 };
 enum nvm_axis_kind {

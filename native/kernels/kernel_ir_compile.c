@@ -60,8 +60,7 @@ typedef struct compiler {
   uint32_t *folded, *folded_op; /* by local: row that accumulates it, and how */
 } compiler;
 
-/* --- growing arrays
- * --------------------------------------------------------------------------------- */
+/* --- growing arrays --------------------------------------------------------------------------- */
 
 static nvm_status grow(void **memory, uint32_t *capacity, uint32_t needed, size_t item) {
   if (needed <= *capacity) return NVM_OK;
@@ -122,8 +121,7 @@ static nvm_status new_affine(compiler *c, nvm_ir_affine affine, uint32_t *out_re
   return NVM_OK;
 }
 
-/* --- expressions
- * ------------------------------------------------------------------------------------ */
+/* --- expressions ------------------------------------------------------------------------------ */
 
 static uint32_t operand_count(const nvm_ir_record *node) {
   switch (node->kind) {
@@ -338,8 +336,7 @@ static nvm_status expression(compiler *c, uint32_t root) {
   return NVM_OK;
 }
 
-/* --- statements
- * ------------------------------------------------------------------------------------- */
+/* --- statements ------------------------------------------------------------------------------- */
 
 static void begin_statement(compiler *c) { c->statement_scope = ++c->scope; }
 
@@ -382,8 +379,7 @@ static nvm_status simple(compiler *c, const nvm_ir_record *s) {
   return append_vector(c, insn);
 }
 
-/* --- rows
- * ------------------------------------------------------------------------------------------- */
+/* --- rows ------------------------------------------------------------------------------------- */
 
 /* May the loop at `number` run statement by statement over many turns? Its body must be stores and
  * accumulations; a local is accumulated one way only; all stores of a buffer have the same indices
@@ -531,8 +527,7 @@ static nvm_status try_row(compiler *c, uint32_t number, uint32_t extent, uint32_
   return NVM_OK;
 }
 
-/* --- control flow
- * ----------------------------------------------------------------------------------- */
+/* --- control flow ----------------------------------------------------------------------------- */
 
 static nvm_status open_loop(compiler *c, uint32_t number, uint32_t depth, level *out) {
   const nvm_ir_record *s = &c->body->statements[number];
@@ -618,8 +613,7 @@ static nvm_status statements(compiler *c) {
   }
 }
 
-/* --- the whole
- * -------------------------------------------------------------------------------------- */
+/* --- the whole -------------------------------------------------------------------------------- */
 
 /* Move a grown array to the arena. */
 static nvm_status keep(nvm_arena *arena, const void *array, size_t count, size_t item,

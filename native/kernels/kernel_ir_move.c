@@ -14,8 +14,7 @@
 #define NAME(a, b)  NAME2(a, b)
 #define LANES       for (int64_t i = 0; i < n; ++i)
 
-/* --- float16
- * ---------------------------------------------------------------------------------------- */
+/* --- float16 ---------------------------------------------------------------------------------- */
 
 static inline uint32_t float_bits(float x) {
   uint32_t bits;
@@ -65,8 +64,7 @@ typedef uint16_t __attribute__((may_alias)) bits16;
 typedef uint32_t __attribute__((may_alias)) bits32;
 typedef uint64_t __attribute__((may_alias)) bits64;
 
-/* --- select
- * ----------------------------------------------------------------------------------------- */
+/* --- select ----------------------------------------------------------------------------------- */
 
 #define SELECT(s, T)                                                    \
   static int NAME(select, s)(const nvm_ir_row *row) {                   \
@@ -108,8 +106,7 @@ nvm_ir_op nvm_ir_select(uint8_t dtype) {
   }
 }
 
-/* --- casts
- * ------------------------------------------------------------------------------------------ */
+/* --- casts ------------------------------------------------------------------------------------ */
 
 #define CAST(name, T, R, expr)               \
   static int name(const nvm_ir_row *row) {   \
@@ -188,8 +185,7 @@ nvm_ir_op nvm_ir_cast(uint8_t to, uint8_t from) {
   return to < NVM_DTYPE_COUNT && from < NVM_DTYPE_COUNT ? casts[from][to] : NULL;
 }
 
-/* --- elements
- * --------------------------------------------------------------------------------------- */
+/* --- elements --------------------------------------------------------------------------------- */
 
 /* One loop for every element width; `at` is the element offset of lane i. */
 #define MOVE_IN(at)                                                            \

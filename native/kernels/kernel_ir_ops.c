@@ -84,8 +84,7 @@
     return zero ? 1 : NAME(name, rows)(row);     \
   }
 
-/* --- arithmetic
- * ------------------------------------------------------------------------------------- */
+/* --- arithmetic ------------------------------------------------------------------------------- */
 
 #define INTEGER_OPS(s, T, U, bits)                        \
   BINARY(NAME(add, s), T, T, (U)x + (U)y)                 \
@@ -190,8 +189,7 @@ BINARY(min_bool, uint8_t, uint8_t, x &y)
 BINARY(max_bool, uint8_t, uint8_t, x | y)
 UNARY(not_bool, uint8_t, uint8_t, x ^ 1)
 
-/* --- comparisons
- * ------------------------------------------------------------------------------------ */
+/* --- comparisons ------------------------------------------------------------------------------ */
 
 #define COMPARE(s, T)                     \
   BINARY(NAME(eq, s), T, uint8_t, x == y) \
@@ -205,8 +203,7 @@ SIGNED_TYPES(COMPARE_INTEGER)
 UNSIGNED_TYPES(COMPARE_INTEGER)
 FLOAT_TYPES(COMPARE)
 
-/* --- folds: eight partial results, combined in one fixed order
- * --------------------------------------- */
+/* --- folds: eight partial results, combined in one fixed order -------------------------------- */
 
 #define HALVE(T, half, expr)                 \
   for (int k = 0; k < half; ++k) {           \
@@ -262,8 +259,7 @@ FLOAT_TYPES(FOLD_FLOAT)
 FOLD(fold_and_bool, uint8_t, 1, x &y)
 FOLD(fold_or_bool, uint8_t, 0, x | y)
 
-/* --- tables
- * ----------------------------------------------------------------------------------------- */
+/* --- tables ----------------------------------------------------------------------------------- */
 
 #define INTEGERS(op)                                                    \
   [NVM_DTYPE_INT8] = NAME(op, i8), [NVM_DTYPE_INT16] = NAME(op, i16),   \

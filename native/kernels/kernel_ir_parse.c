@@ -19,8 +19,7 @@ static uint32_t word(const uint8_t *data, size_t offset) {
   return value;
 }
 
-/* --- expressions
- * ------------------------------------------------------------------------------------ */
+/* --- expressions ------------------------------------------------------------------------------ */
 
 static nvm_status check_operand(const nvm_ir_body *body, uint32_t node, uint32_t operand,
                                 uint8_t dtype) {
@@ -173,8 +172,7 @@ static nvm_status check_nodes(const nvm_ir_body *body) {
   return NVM_OK;
 }
 
-/* --- statements
- * ------------------------------------------------------------------------------------- */
+/* --- statements ------------------------------------------------------------------------------- */
 
 static nvm_status check_value(const nvm_ir_body *body, uint32_t number, uint32_t node,
                               uint8_t dtype) {
@@ -244,8 +242,7 @@ static nvm_status check_statements(const nvm_ir_body *body) {
   return NVM_OK;
 }
 
-/* --- the whole
- * -------------------------------------------------------------------------------------- */
+/* --- the whole -------------------------------------------------------------------------------- */
 
 static nvm_status read_counts(const uint8_t *data, size_t size, nvm_ir_body *body) {
   if (size < HEADER_SIZE || memcmp(data, "NLIR", 4) != 0)

@@ -71,8 +71,7 @@ static nvm_status charge(run *r, uint64_t work) {
   return r->ctx->poll ? r->ctx->poll(r->ctx) : NVM_OK;
 }
 
-/* --- sizes
- * ------------------------------------------------------------------------------------------ */
+/* --- sizes ------------------------------------------------------------------------------------ */
 
 static nvm_status axis_size(const run *r, const nvm_axis *axis, int64_t *out_size) {
   const size_t value = (size_t)axis->value;
@@ -112,8 +111,7 @@ static nvm_status find_sizes(run *r) {
   return NVM_OK;
 }
 
-/* --- one lane
- * --------------------------------------------------------------------------------------- */
+/* --- one lane --------------------------------------------------------------------------------- */
 
 static inline int64_t cell_int(const run *r, uint32_t ref) { return (int64_t)r->ws->cells[ref]; }
 
@@ -189,8 +187,7 @@ static nvm_status one(const run *r, const nvm_ir_insn *insn) {
   }
 }
 
-/* --- rows
- * ------------------------------------------------------------------------------------------- */
+/* --- rows ------------------------------------------------------------------------------------- */
 
 /* Value of turn `turn`, wrapping; *out_exact: base + step * turn did not wrap. */
 static int64_t turn_value(linear l, int64_t turn, int *out_exact) {
@@ -415,8 +412,7 @@ static nvm_status run_row(run *r, const nvm_ir_row_loop *row) {
   return charge(r, 16);
 }
 
-/* --- the loop
- * --------------------------------------------------------------------------------------- */
+/* --- the loop --------------------------------------------------------------------------------- */
 
 static nvm_status run_code(run *r) {
   const nvm_kernel_ir *ir = r->ir;
@@ -455,8 +451,7 @@ static nvm_status run_code(run *r) {
   return NVM_OK;
 }
 
-/* --- workspaces
- * ------------------------------------------------------------------------------------- */
+/* --- workspaces ------------------------------------------------------------------------------- */
 
 static nvm_ir_workspace *make_workspace(const nvm_kernel_ir *ir) {
   const size_t header = (sizeof(nvm_ir_workspace) + 63) & ~(size_t)63;

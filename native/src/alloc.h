@@ -52,8 +52,7 @@ static inline void nvm_poison(const void *memory, size_t size) { (void)memory, (
 static inline void nvm_unpoison(const void *memory, size_t size) { (void)memory, (void)size; }
 #endif
 
-/* --- size classes: exact up to 16 units, then four to a doubling (at most 25 % more than asked)
- * --- */
+/* --- size classes: exact to 16 units, then four to a doubling: at most 25 % more than asked --- */
 enum { NVM_SIZE_CLASSES = 240, NVM_NO_CLASS = 0xFFFF };
 #define NVM_MAX_BLOCK ((size_t)1 << 56)
 

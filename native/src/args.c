@@ -74,8 +74,7 @@ NVM_COLD void nvm_scratch_free(nvm_vm *vm) {
   }
 }
 
-/* --- where a value stands, for messages --------------------------------------------------------
- */
+/* --- where a value stands, for messages ------------------------------------------------------- */
 
 enum { PATH_ENDS = 8, PLACE_BYTES = 512 };
 
@@ -224,8 +223,7 @@ NVM_COLD static nvm_status wrong_value(const converter *c, size_t i) {
                  describe_got(c, arg, got, sizeof got));
 }
 
-/* --- types: top-down ---------------------------------------------------------------------------
- */
+/* --- types: top-down -------------------------------------------------------------------------- */
 
 /* entries[env - 1] counts the type arguments, which follow. */
 static typed resolve(const converter *c, uint32_t type, uint32_t env) {
@@ -319,8 +317,7 @@ static nvm_status assign_types(converter *c) {
   return NVM_OK;
 }
 
-/* --- dims ---------------------------------------------------------------------------------------
- */
+/* --- dims ------------------------------------------------------------------------------------- */
 
 /* Value of a computed slot, if the slots that it needs are bound; -1 else. */
 NVM_COLD static int64_t computed_slot(const converter *c, const nvm_dim_slot *slot) {
@@ -397,8 +394,7 @@ static nvm_status check_tensor(converter *c, size_t i, const nvm_type *type) {
   return check_dims(c, i, type, arg->shape);
 }
 
-/* --- leaves -------------------------------------------------------------------------------------
- */
+/* --- leaves ----------------------------------------------------------------------------------- */
 
 static int is_compact(const nvm_arg *arg) {
   int64_t stride = 1;
@@ -673,8 +669,7 @@ nvm_status nvm_args_convert(nvm_vm *vm, uint32_t function, const nvm_arg *args, 
   return status;
 }
 
-/* --- what outlives the call ----------------------------------------------------------------------
- */
+/* --- what outlives the call ------------------------------------------------------------------- */
 
 /* Move a tensor off memory that is good for this call only, or that was given away: the giver may
  * get it back, or hold arrays on it. The block's copy is noted in its `owner`. */

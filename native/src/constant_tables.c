@@ -29,8 +29,7 @@ static nvm_status read_rank(nvm_mp *mp, uint32_t *out_rank) {
   return NVM_OK;
 }
 
-/* --- weights that are bound late -----------------------------------------------------------------
- */
+/* --- weights that are bound late -------------------------------------------------------------- */
 
 static nvm_status read_weight(nvm_loader *loader, nvm_weight *weight) {
   nvm_mp *mp = &loader->mp;
@@ -90,8 +89,7 @@ nvm_status nvm_read_weights_file(nvm_loader *loader) {
   return NVM_OK;
 }
 
-/* --- constants -----------------------------------------------------------------------------------
- */
+/* --- constants -------------------------------------------------------------------------------- */
 
 /* A constant has the dtype of its weight, or 16 bits of float32: float16, or bfloat16 as uint16. */
 static int may_become(uint32_t weight, uint32_t constant) {

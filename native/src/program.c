@@ -90,8 +90,7 @@ static nvm_status check_padding(const input *in, uint64_t offset, uint64_t end) 
   return NVM_OK;
 }
 
-/* --- header
- * ------------------------------------------------------------------------------------------- */
+/* --- header ----------------------------------------------------------------------------------- */
 
 /* The signature block at the end of a signed file: its form, and with a check who signed. Sections
  * end before it. */
@@ -216,8 +215,7 @@ static nvm_status read_header(input *in, nvm_loader *loader, const uint8_t **out
   return NVM_OK;
 }
 
-/* --- sections
- * ------------------------------------------------------------------------------------------- */
+/* --- sections --------------------------------------------------------------------------------- */
 
 /* Private memory for the program's constants on pages of 2 MiB, if the system gives such; NULL
  * where that does not pay. Kernels that read weights again and again are slower with pages of 4 KiB
@@ -340,8 +338,7 @@ static nvm_status place_tables(nvm_loader *loader) {
   return NVM_OK;
 }
 
-/* --- kernels
- * -------------------------------------------------------------------------------------------- */
+/* --- kernels ---------------------------------------------------------------------------------- */
 
 static nvm_status bind_kernels(nvm_loader *loader) {
   const uint8_t *ir = loader->sections[NVM_SECTION_KERNEL_IR].data;
@@ -366,8 +363,7 @@ static nvm_status bind_kernels(nvm_loader *loader) {
   return NVM_OK;
 }
 
-/* --- loading
- * --------------------------------------------------------------------------------------------- */
+/* --- loading ---------------------------------------------------------------------------------- */
 
 static void destroy(nvm_program *program) {
   if (program->parent != NULL) { /* weights/bind.c: all but the bound constants is the parent's */

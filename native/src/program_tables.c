@@ -55,8 +55,7 @@ nvm_status nvm_check_dim_program(const nvm_mp *mp, const int64_t *words, uint32_
   return nvm_mp_fail(mp, "size program does not end within %d words", NVM_MAX_EXPR_WORDS);
 }
 
-/* --- producer, sections, devices -----------------------------------------------------------------
- */
+/* --- producer, sections, devices -------------------------------------------------------------- */
 
 static nvm_status read_producer(nvm_loader *loader) {
   uint32_t count = 0;
@@ -137,8 +136,7 @@ static nvm_status read_devices(nvm_loader *loader) {
   return NVM_OK;
 }
 
-/* --- types, ADTs, constructors
- * -------------------------------------------------------------------- */
+/* --- types, ADTs, constructors ---------------------------------------------------------------- */
 
 enum { TYPE_TENSOR, TYPE_TUPLE, TYPE_ADT, TYPE_FUNC, TYPE_REF, TYPE_VAR };
 
@@ -292,8 +290,7 @@ static nvm_status read_ctors(nvm_loader *loader) {
   return NVM_OK;
 }
 
-/* --- functions
- * ------------------------------------------------------------------------------------- */
+/* --- functions -------------------------------------------------------------------------------- */
 
 /* A type that a function's signature mentions. */
 static nvm_status read_signature_type(nvm_loader *loader, const char *what, uint32_t *out_type) {
@@ -509,8 +506,7 @@ static nvm_status read_functions(nvm_loader *loader) {
   return sort_names(loader);
 }
 
-/* --- notes, sources, spans
- * ---------------------------------------------------------------------------- */
+/* --- notes, sources, spans -------------------------------------------------------------------- */
 
 static nvm_status read_notes(nvm_loader *loader) {
   nvm_mp *mp = &loader->mp;

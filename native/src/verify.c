@@ -33,8 +33,7 @@ static nvm_status fault(const verifier *v, const char *format, ...) {
                   v->mnemonic, text);
 }
 
-/* --- operands
- * ------------------------------------------------------------------------------------------- */
+/* --- operands --------------------------------------------------------------------------------- */
 
 static nvm_status below(const verifier *v, const char *what, uint32_t index, uint32_t count) {
   if (index < count) return NVM_OK;
@@ -102,8 +101,7 @@ static nvm_status check_operand(const verifier *v, uint8_t kind, const uint32_t 
   return NVM_OK;
 }
 
-/* --- what rows ask for beyond their operands' kinds
- * ------------------------------------------------------- */
+/* --- what rows ask for beyond their operands' kinds ------------------------------------------- */
 
 static nvm_status check_register_kind(const verifier *v, const char *what, uint32_t word,
                                       uint8_t kind) {
@@ -248,8 +246,7 @@ static nvm_status check_row(const verifier *v, const uint32_t *pc) {
   }
 }
 
-/* --- functions
- * ---------------------------------------------------------------------------------------------- */
+/* --- functions -------------------------------------------------------------------------------- */
 
 static nvm_status verify_function(verifier *v) {
   uint8_t flags = 0;
@@ -299,9 +296,7 @@ nvm_status nvm_verify_program(const nvm_program *program) {
   return status;
 }
 
-/* --- C kernels
- * -----------------------------------------------------------------------------------------------
- */
+/* --- C kernels -------------------------------------------------------------------------------- */
 
 static int same_operand(const nvm_operand *a, const nvm_operand *b) {
   if (a->dtype != b->dtype || a->role != b->role || a->rank != b->rank || a->alias != b->alias) {

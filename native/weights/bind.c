@@ -17,8 +17,7 @@
 
 enum { TEXT = 900 };
 
-/* --- do the weights fit
- * ------------------------------------------------------------------------- */
+/* --- do the weights fit ----------------------------------------------------------------------- */
 
 typedef struct report {
   char text[TEXT];
@@ -92,8 +91,7 @@ static nvm_status check_all(const nvm_program *program, nvm_weights *weights, ui
                   r.faults, r.text);
 }
 
-/* --- one constant
- * ------------------------------------------------------------------------------- */
+/* --- one constant ----------------------------------------------------------------------------- */
 
 /* Where the elements of a constant come from. */
 typedef struct source {
@@ -205,8 +203,7 @@ static int is_plain(const source *s, const nvm_late *late) {
   return last < layout[1] && layout[0] <= s->elements && compact <= s->elements - layout[0];
 }
 
-/* --- binding
- * ------------------------------------------------------------------------------------- */
+/* --- binding ---------------------------------------------------------------------------------- */
 
 typedef struct binder {
   nvm_program *program; /* under construction */

@@ -41,8 +41,7 @@ static nvm_status expect(reader *r, char c) {
   return wrong(r, text);
 }
 
-/* --- strings
- * ---------------------------------------------------------------------------------- */
+/* --- strings ---------------------------------------------------------------------------------- */
 
 static int hex4(const reader *r, const uint8_t *at, uint32_t *out) {
   uint32_t value = 0;
@@ -137,8 +136,7 @@ static nvm_status read_string(reader *r, const char **out_text) {
   return NVM_OK;
 }
 
-/* --- numbers
- * ---------------------------------------------------------------------------------- */
+/* --- numbers ---------------------------------------------------------------------------------- */
 
 /* A whole number of at least 0. */
 static nvm_status read_number(reader *r, int64_t *out_value) {
@@ -173,8 +171,7 @@ static nvm_status read_numbers(reader *r, uint32_t room, int64_t *numbers, uint3
   return NVM_OK;
 }
 
-/* --- the header
- * ------------------------------------------------------------------------------- */
+/* --- the header ------------------------------------------------------------------------------- */
 
 /* "__metadata__": a map of strings, of no use here. */
 static nvm_status skip_metadata(reader *r) {

@@ -13,8 +13,7 @@
 #include "generated/nvm_dtype.h"
 #include "nvm_kernel.h"
 
-/* --- sets ---------------------------------------------------------------------------------------
- */
+/* --- sets ------------------------------------------------------------------------------------- */
 
 NVM_EXPORT nvm_status nvm_weights_create(nvm_weights **out_weights) {
   *out_weights = NULL;
@@ -130,8 +129,7 @@ NVM_EXPORT nvm_status nvm_weights_get(const nvm_weights *weights, uint32_t index
   return nvm_ok();
 }
 
-/* --- files
- * -------------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 /* The file's bytes, mapped or copied. */
 static nvm_status take_bytes(nvm_weights *weights, int fd, size_t size, uint32_t flags,
