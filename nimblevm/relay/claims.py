@@ -1,4 +1,4 @@
-"""Checks of values against types at run time, as the interpreter does them (DESIGN: dims, claims and facts).
+"""Checks of values against types at run time, as the interpreter does them (docs/dims.md, "Claims").
 
 A type's static dims and the dims that already have a number are compared; a variable without a number
 gets it from the first tensor whose axis is exactly that variable, as DimOf does; expressions are compared

@@ -26,7 +26,7 @@ from nimblevm.relay.ir import (
     Var,
 )
 from nimblevm.relay.type_errors import name_of, show, type_error
-from nimblevm.relay.types import HAS_HOLE, IncompleteType, Type
+from nimblevm.relay.types import HAS_HOLE, FuncType, IncompleteType, Type
 
 
 class Rebuilder:
@@ -152,7 +152,9 @@ class Rebuilder:
         # annotation yet, so it is asked for before (see `declare`).
         params = tuple([self._var(p, annotate=True) for p in node.params])
         body = self.of(node.body)
-        result = getattr(type_, "ret_type")  # noqa: B009  (type_ is a FuncType)
+        if not isinstance(type_, FuncType):
+            raise TypeError(f"a function of type {type_!r}")
+        result = type_.ret_type
         if (
             type_ is node.checked_type
             and params == node.params

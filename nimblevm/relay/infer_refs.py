@@ -2,7 +2,7 @@
 
 A ref made from a value of static size claims that size, as in TVM, unless some alias of a ref with such a
 content may store another size: a write of an unknown or different dim, or the ref flowing to where its content
-has other dims. Then the join of the two is an unknown (DESIGN "Dims"), and it has to be so where the ref is made:
+has other dims. Then the join of the two is an unknown (docs/dims.md), and it has to be so where the ref is made:
 inference runs again, and refs made of that content claim the dims only that both have.
 
 Contents are told apart by dtype and static dims, not by the place where a ref is made: aliases can't be followed.

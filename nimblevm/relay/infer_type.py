@@ -15,8 +15,8 @@ Leaves that are shared by the whole module keep no type: `GlobalVar` (its functi
 afterwards.
 
 What inference can't decide about dims is allowed here; insert_checks makes it a check
-(type_context.py). Algorithm: Hindley-Milner with explicit generics, as Relay; dims as DESIGN
-"Dims". Cost: O(nodes) steps.
+(type_context.py). Algorithm: Hindley-Milner with explicit generics, as Relay; dims as
+docs/dims.md has them. Cost: O(nodes) steps.
 """
 
 from __future__ import annotations

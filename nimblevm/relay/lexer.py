@@ -1,4 +1,4 @@
-"""Tokens of Relay text (relay-facts 5.1 tells TVM's lexis, which this follows).
+"""Tokens of Relay text, as TVM 0.18 has them.
 
 Differs from TVM: an identifier may hold "/" only between two other characters, so that `%a/%b` divides; a dot
 followed by a letter continues a name with a sigil (`%conv.weight`).

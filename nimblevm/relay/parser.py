@@ -1,6 +1,6 @@
 """Relay text -> IR: modules, single expressions, single types.
 
-The grammar is TVM 0.18's (relay-facts 5) with dim expressions, `ref(T)` types, generic function types, blocks and
+The grammar is TVM 0.18's with dim expressions, `ref(T)` types, generic function types, blocks and
 `match` wherever an expression may stand, and repeated projections. Nothing here infers types: relay.parse does.
 lexer.py makes tokens; parse_cursor.py has the trampoline; parse_types, parse_values and parse_exprs the rules.
 """

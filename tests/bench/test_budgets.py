@@ -1,4 +1,4 @@
-"""DESIGN 4's budgets, each beside the same work in plain C. Measured and printed; not asserted, machines differ."""
+"""The budgets of docs/performance.md, each beside the same work in plain C. Measured and printed; not asserted, machines differ."""
 
 from __future__ import annotations
 

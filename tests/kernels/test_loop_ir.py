@@ -257,7 +257,7 @@ def test_an_output_may_share_an_inputs_storage(library: ctypes.CDLL) -> None:
 def test_bench_dense(
     library: ctypes.CDLL, benchmark: Callable[..., None], m: int, n: int, k: int
 ) -> None:
-    """float32 dense in the interpreter; DESIGN asks for 0.5 GFLOP/s. Rate = 2 m n k / time."""
+    """float32 dense in the interpreter; 0.5 GFLOP/s were aimed at. Rate = 2 m n k / time."""
     dim = [ir.DimRef("int64", number) for number in range(3)]
     place = ir.LoopVar("int64", "k")
     shapes = ((dim[0], dim[2]), (dim[1], dim[2]), (dim[0], dim[1]))

@@ -1,5 +1,5 @@
-/* Times of the VM's budgets (DESIGN 4), printed and never asserted. Minimum of many rounds, each
- * shorter than a time slice, so that another process costs rounds and not truth. */
+/* Times of the VM's budgets (docs/performance.md), printed and never asserted. Minimum of many
+ * rounds, each shorter than a time slice, so that another process costs rounds and not truth. */
 #include "programs.h"
 
 static uint64_t time_run(nvm_vm *vm, uint32_t function, const nvm_arg *args, size_t n_args) {

@@ -46,5 +46,5 @@ def test_native_variant(variant: dict[str, str]) -> None:
 
 @pytest.mark.bench
 def test_budgets_are_printed() -> None:
-    """Times of DESIGN 4's budgets, in ns: `pytest -m bench -s tests/native`."""
+    """Times of the budgets of docs/performance.md, in ns: `pytest -m bench -s tests/native`."""
     print(run_make("bench"))

@@ -1,4 +1,4 @@
-"""Inference: the dim rules of DESIGN 2 one by one, then what the language adds, then size."""
+"""Inference: the rules of docs/dims.md one by one, then what the language adds, then size."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ before:  def @f(%x: Tensor[(?n, 4), float32], %l: List[Tensor[(?n, 4), float32]]
 after:   ... match (%l) { Cons(%h1, _) => { let %h = vm.match_type(%h1, type=Tensor[(?n, 4), float32],
            where="field 0 of Cons"); %x + %h }, Nil => %x }
 
-Four places need them (DESIGN 2, "Dims"):
+Four places need them (docs/dims.md has the rules):
 - a tensor that comes out of a container (pattern variable, content of a reference, result of a
   closure or of a type parameter)
   has claimed dims: it gets fresh dims, and a vm.match_type to the claimed type;

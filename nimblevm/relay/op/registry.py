@@ -61,7 +61,7 @@ class TypeContext(Protocol):
     def broadcast(
         self, shapes: Sequence[tuple[int | tuple[int, int], tuple[Dim, ...]]]
     ) -> tuple[Dim, ...]:
-        """The broadcast shape of arguments (numpy's rule, aligned right), by the rules of DESIGN 2."""
+        """The broadcast shape of arguments (numpy's rule, aligned right; docs/dims.md, "Broadcasting")."""
         ...
 
     def fresh_dim(self, name: str | None = None) -> Dim:
