@@ -3,7 +3,8 @@
     python native/gen_tables.py           write every generated file
     python native/gen_tables.py --check   print a diff and exit with 1 if a committed file is stale
 
-Sources, under nimblevm/: bytecode/isa.py, errors.py, dtypes.py, kernels/{c_kernels,loop_ir_form,math_table,targets}.py.
+Sources, under nimblevm/: abi.py, dtypes.py, errors.py, bytecode/isa.py,
+kernels/{c_kernels,loop_ir_form,math_table,targets}.py.
 A generated file is committed, so that building needs no generator.
 """
 
@@ -18,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from nimblevm import dtypes, errors  # noqa: E402  (the tree is not installed when this runs)
+from nimblevm import abi, dtypes, errors  # noqa: E402  (the tree is not installed when this runs)
 from nimblevm.bytecode import isa  # noqa: E402
 from nimblevm.kernels import c_kernels, loop_ir_form, math_table, targets  # noqa: E402
 
@@ -32,6 +33,28 @@ def guarded(name: str, source: str, body: Iterable[str]) -> str:
     guard = f"NVM_GENERATED_{name.upper()}_H"
     lines = [f"#ifndef {guard}", f"#define {guard}", "", *body, "", "#endif"]
     return HEADER.format(source=source) + "\n".join(lines) + "\n"
+
+
+def abi_header() -> str:
+    """Limits, and enum nvm_dim_op."""
+    body = [
+        f"#define NVM_KERNEL_ABI {abi.KERNEL_ABI}u",
+        f"#define NVM_MAX_RANK {abi.MAX_RANK}",
+        f"#define NVM_MAX_OPERANDS {abi.MAX_OPERANDS}",
+        f"#define NVM_MAX_DIMS {abi.MAX_DIMS} /* in-dims + attributes + pitches + out-dims of one call */",
+        "",
+        "/* Dim programs: postfix expressions of int64 words. Each operation is checked against",
+        " * overflow. One that is loaded from a file leaves exactly one value, refers to existing",
+        " * dims, and keeps to these limits. */",
+        f"#define NVM_MAX_EXPR_WORDS {abi.MAX_EXPR_WORDS}",
+        f"#define NVM_MAX_EXPR_DEPTH {abi.MAX_EXPR_DEPTH}",
+        "enum nvm_dim_op {",
+    ]
+    follows = {abi.DimWord.CONST: "the value", abi.DimWord.REF: "the index"}
+    for word in abi.DimWord:
+        note = f" /* followed by {follows[word]} */" if word in follows else ""
+        body.append(f"  NVM_DIM_{word.name} = {word.value},{note}")
+    return guarded("nvm_abi", "nimblevm/abi.py", [*body, "};"])
 
 
 def status_header() -> str:
@@ -212,6 +235,7 @@ def isa_page() -> str:
 
 
 OUTPUTS: dict[str, Callable[[], str]] = {
+    "native/include/generated/nvm_abi.h": abi_header,
     "native/include/generated/nvm_status.h": status_header,
     "native/include/generated/nvm_dtype.h": dtype_header,
     "native/include/generated/nvm_isa.h": isa_header,

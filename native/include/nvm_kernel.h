@@ -24,12 +24,8 @@
 #error "nimblevm needs 64-bit pointers"
 #endif
 
+#include "generated/nvm_abi.h"    /* NVM_KERNEL_ABI, limits; enum nvm_dim_op */
 #include "generated/nvm_status.h" /* enum nvm_status_code; typedef int32_t nvm_status */
-
-#define NVM_KERNEL_ABI   1u
-#define NVM_MAX_RANK     8
-#define NVM_MAX_OPERANDS 64
-#define NVM_MAX_DIMS     512 /* in-dims + attributes + pitches + out-dims of one call */
 
 typedef struct nvm_kernel_ctx nvm_kernel_ctx;
 
@@ -85,24 +81,6 @@ typedef struct nvm_operand {
   uint8_t alias; /* for outputs: 1 + input operand whose storage it may share, 0 none */
   nvm_axis axes[NVM_MAX_RANK];
 } nvm_operand;
-
-/* Postfix programs for axis sizes: words of int64. Each op is checked against overflow. A program
- * loaded from a file leaves exactly one value, refers to existing dims, and keeps to these limits.
- */
-#define NVM_MAX_EXPR_WORDS 256
-#define NVM_MAX_EXPR_DEPTH 16
-enum nvm_dim_op {
-  NVM_DIM_CONST = 0, /* followed by the value */
-  NVM_DIM_REF = 1,   /* followed by the index */
-  NVM_DIM_ADD = 2,
-  NVM_DIM_SUB = 3,
-  NVM_DIM_MUL = 4,
-  NVM_DIM_FLOORDIV = 5,
-  NVM_DIM_FLOORMOD = 6,
-  NVM_DIM_MIN = 7,
-  NVM_DIM_MAX = 8,
-  NVM_DIM_END = 9
-};
 
 typedef struct nvm_signature {
   uint16_t n_operands, n_in, n_out, n_scratch;

@@ -7,15 +7,11 @@
 #ifndef NVM_KERNEL_IR_H
 #define NVM_KERNEL_IR_H
 
+#include "generated/nvm_loop_ir.h" /* limits of a body */
 #include "nvm_kernel.h"
 
 typedef struct nvm_kernel_ir nvm_kernel_ir;
 
-/* Limits of a body; a larger one is refused. */
-#define NVM_IR_MAX_NODES      (1u << 20)
-#define NVM_IR_MAX_STATEMENTS (1u << 16)
-#define NVM_IR_MAX_NESTING    32
-#define NVM_IR_MAX_LOCALS     4096
 /* Loop turns between two calls of ctx->poll. */
 #ifdef NVM_TEST
 #define NVM_IR_POLL_WORK (1 << 12)

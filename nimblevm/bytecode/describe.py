@@ -11,19 +11,14 @@ import msgpack
 
 from nimblevm import dtypes
 from nimblevm._ffi import ffi, lib
+from nimblevm.abi import DimWord
 from nimblevm.bytecode import serialize as s
 from nimblevm.bytecode.executable import KERNEL_KINDS, SECTION_KINDS, Executable
 from nimblevm.bytecode.records import axis_size
 from nimblevm.bytecode.serialize import FIXED_HEADER_SIZE
 from nimblevm.bytecode.weights import WeightInfo
 
-_INFIX = {s.DIM_ADD: "+", s.DIM_SUB: "-", s.DIM_MUL: "*"}
-_CALLS = {
-    s.DIM_FLOORDIV: "floordiv",
-    s.DIM_FLOORMOD: "floormod",
-    s.DIM_MIN: "min",
-    s.DIM_MAX: "max",
-}
+_INFIX = {DimWord.ADD: "+", DimWord.SUB: "-", DimWord.MUL: "*"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +98,8 @@ def tensor_text(dtype: str, dims: Any) -> str:
     return f"{dtype}[{listed}]" if listed else dtype
 
 
-def _operation_text(op: int, x: str, y: str) -> str:
-    return f"({x} {_INFIX[op]} {y})" if op in _INFIX else f"{_CALLS[op]}({x}, {y})"
+def _operation_text(op: DimWord, x: str, y: str) -> str:
+    return f"({x} {_INFIX[op]} {y})" if op in _INFIX else f"{op.name.lower()}({x}, {y})"
 
 
 def axis_text(kernel: s.KernelRecord, axis: s.AxisRecord) -> str:

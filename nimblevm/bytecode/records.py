@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import msgpack
 
+from nimblevm.abi import DimWord
 from nimblevm.bytecode import serialize as s
 
 T = TypeVar("T")
@@ -123,20 +124,19 @@ def axis_size(
     axis: s.AxisRecord,
     constant: Callable[[int], T],
     dim: Callable[[int], T],
-    operation: Callable[[int, T, T], T],
+    operation: Callable[[DimWord, T, T], T],
 ) -> T:
-    """The size of a kernel operand's axis, made of constants, dims (by index) and operations (DIM_ADD ... DIM_MAX)."""
+    """The size of a kernel operand's axis, made of constants, dims (by index) and operations (ADD ... MAX)."""
     if axis.kind != s.AXIS_EXPR:
         return (constant if axis.kind == s.AXIS_CONST else dim)(axis.value)
     stack: list[T] = []
     at = axis.value
-    while exprs[at] != s.DIM_END:
-        op = exprs[at]
-        if op in (s.DIM_CONST, s.DIM_REF):
-            stack.append((constant if op == s.DIM_CONST else dim)(exprs[at + 1]))
+    while (word := DimWord(exprs[at])) is not DimWord.END:
+        if word in (DimWord.CONST, DimWord.REF):
+            stack.append((constant if word is DimWord.CONST else dim)(exprs[at + 1]))
             at += 2
             continue
         y, x = stack.pop(), stack.pop()
-        stack.append(operation(op, x, y))
+        stack.append(operation(word, x, y))
         at += 1
     return stack[0]

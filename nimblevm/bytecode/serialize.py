@@ -38,11 +38,6 @@ KERNEL_LOOP_IR, KERNEL_C, KERNEL_EXTERNAL = range(3)
 """Kernel kinds."""
 ROLE_IN, ROLE_OUT, ROLE_SCRATCH = range(3)
 AXIS_CONST, AXIS_DIM, AXIS_EXPR = range(3)
-(
-    DIM_CONST, DIM_REF, DIM_ADD, DIM_SUB, DIM_MUL,
-    DIM_FLOORDIV, DIM_FLOORMOD, DIM_MIN, DIM_MAX, DIM_END,
-) = range(10)  # fmt: skip
-"""Words of postfix programs (enum nvm_dim_op of native/include/nvm_kernel.h)."""
 TYPE_TENSOR, TYPE_TUPLE, TYPE_ADT, TYPE_FUNC, TYPE_REF, TYPE_VAR = range(6)
 UNKNOWN_DIM = -1
 
@@ -69,7 +64,7 @@ class ParamRecord:
 class DimRecord:
     """A named dim of a signature. An empty program: bound at its first occurrence in the
     parameters, which is in parameter `param`. Otherwise words of a postfix program over earlier
-    slots, ended by DIM_END."""
+    slots, ended by END."""
 
     name: str
     param: int = -1

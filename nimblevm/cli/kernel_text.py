@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nimblevm import dtypes
+from nimblevm.abi import DimWord
 from nimblevm.bytecode import serialize as s
 from nimblevm.bytecode.describe import signature_text
 from nimblevm.bytecode.records import axis_size
@@ -25,8 +26,8 @@ def kernel_text(kernel: s.KernelRecord) -> str:
     def dim(index: int) -> ir.Value:
         return ir.DimRef("int64", index)
 
-    def operation(op: int, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
-        return ir.Binary("int64", _OPERATIONS[op], lhs, rhs)
+    def operation(op: DimWord, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
+        return ir.Binary("int64", op.name.lower(), lhs, rhs)
 
     counts = [0, 0, 0]
     buffers: list[ir.Buffer] = []
@@ -44,10 +45,5 @@ def kernel_text(kernel: s.KernelRecord) -> str:
     head = ir.Kernel(kernel.name, tuple(buffers), dims, (), kernel.out_dims, alias)
     return to_text(deserialize(kernel.ir, head))
 
-
-_OPERATIONS = {
-    s.DIM_ADD: "add", s.DIM_SUB: "sub", s.DIM_MUL: "mul", s.DIM_FLOORDIV: "floordiv", s.DIM_FLOORMOD: "floormod",
-    s.DIM_MIN: "min", s.DIM_MAX: "max",
-}  # fmt: skip
 
 __all__ = ["kernel_text"]

@@ -22,6 +22,7 @@ import numpy as np
 
 import nimblevm as nvm
 from nimblevm import dtypes
+from nimblevm.abi import MAX_RANK
 from nimblevm.bytecode.adt import Constructor
 from nimblevm.bytecode.types import (
     AdtType,
@@ -36,7 +37,6 @@ from nimblevm.bytecode.types import (
 from nimblevm.cli.arrays import Array, read_array
 from nimblevm.cli.console import Mistake
 
-_MAX_RANK = 8
 _SHOWN = 60  # characters of a wrong value in a message
 
 
@@ -258,7 +258,7 @@ def _explicit(value: dict[str, Any], where: _Where) -> Array:
         if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
             raise _wrong(where, "a shape of whole numbers", shape)
         array = _nested(value["data"], dtype, dtype, where)
-        if array.size != int(np.prod(shape, dtype=object)) or len(shape) > _MAX_RANK:
+        if array.size != int(np.prod(shape, dtype=object)) or len(shape) > MAX_RANK:
             raise Mistake(f"{where}: {array.size} numbers don't fill the shape {shape}")
         array = array.reshape(shape)
     else:
@@ -277,8 +277,8 @@ def _nested(value: Any, dtype: str, wanted: str, where: _Where) -> Array:
                 got = f"one of {len(item)}" if isinstance(item, list) else _short(item)
                 raise Mistake(f"{where}: ragged array: next to an array of {size} stands {got}")
         shape.append(size)
-        if len(shape) > _MAX_RANK:
-            raise Mistake(f"{where}: an array of more than {_MAX_RANK} axes")
+        if len(shape) > MAX_RANK:
+            raise Mistake(f"{where}: an array of more than {MAX_RANK} axes")
         level = [item for inner in level for item in inner]
     row = dtypes.dtype(dtype)
     fits = _FITS[0 if row.is_bool else 1 if row.is_integer else 2]

@@ -8,10 +8,10 @@ happens once per body and numbering (fast) once per call.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nimblevm import dtypes
+from nimblevm.abi import DimWord
 from nimblevm.bytecode import serialize
 from nimblevm.compiler.kernel_key import is_region, region_key, structural_key
 from nimblevm.compiler.op_class import is_int
@@ -21,6 +21,7 @@ from nimblevm.kernels import loop_ir
 from nimblevm.kernels.c_calls import CCall
 from nimblevm.kernels.c_kernels import BY_VARIANT
 from nimblevm.kernels.c_rules import calls_c_only
+from nimblevm.kernels.dim_program import dim_program
 from nimblevm.kernels.loop_ir_form import serialize as serialize_body
 from nimblevm.kernels.lower import IntParam, LoweredKernel, flat_types, lower_primitive
 from nimblevm.relay import dims
@@ -230,10 +231,6 @@ def _substituted(type_: TensorType, mapping: dict[DimVar, Dim]) -> TensorType:
 
 
 _ROLES = {"in": serialize.ROLE_IN, "out": serialize.ROLE_OUT, "scratch": serialize.ROLE_SCRATCH}
-_DIM_OPS = {
-    "add": serialize.DIM_ADD, "sub": serialize.DIM_SUB, "mul": serialize.DIM_MUL, "floordiv": serialize.DIM_FLOORDIV,
-    "floormod": serialize.DIM_FLOORMOD, "min": serialize.DIM_MIN, "max": serialize.DIM_MAX,
-}  # fmt: skip
 
 
 def _c_record(call: CCall) -> serialize.KernelRecord:
@@ -295,23 +292,5 @@ def _axis(axis: loop_ir.Axis, exprs: list[int]) -> serialize.AxisRecord:
         case loop_ir.DimRef(index=index):
             return serialize.AxisRecord(serialize.AXIS_DIM, index, axis.broadcast)
     start = len(exprs)
-    exprs.extend(_postfix(axis.size))
-    exprs.append(serialize.DIM_END)
+    exprs += (*dim_program(axis.size), DimWord.END)
     return serialize.AxisRecord(serialize.AXIS_EXPR, start, axis.broadcast)
-
-
-def _postfix(value: loop_ir.Value) -> Iterable[int]:
-    words: list[tuple[int, ...]] = []
-    stack: list[loop_ir.Value] = [value]
-    while stack:  # builds the reverse: operator, right operand, left operand
-        match stack.pop():
-            case loop_ir.Const(value=number):
-                words.append((serialize.DIM_CONST, int(number)))
-            case loop_ir.DimRef(index=index):
-                words.append((serialize.DIM_REF, index))
-            case loop_ir.Binary(op=op, lhs=lhs, rhs=rhs) if op in _DIM_OPS:
-                words.append((_DIM_OPS[op],))
-                stack += (lhs, rhs)
-            case other:
-                raise CompileError(f"{type(other).__name__} can't stand in a size of an operand")
-    return [w for row in reversed(words) for w in row]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from nimblevm.abi import MAX_RANK
 from nimblevm.compiler.rewrite import postorder
 from nimblevm.errors import CompileError
 from nimblevm.relay.ir import Expr, Function, IRModule
 from nimblevm.relay.types import TensorType, Type, parts
-
-MAX_RANK = 8
 
 
 def check_ranks(mod: IRModule) -> None:
@@ -47,4 +46,4 @@ def _check(root: Type, seen: set[Type], where: str) -> None:
         stack.extend(parts(type_))
 
 
-__all__ = ["MAX_RANK", "check_ranks"]
+__all__ = ["check_ranks"]

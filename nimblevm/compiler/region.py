@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from nimblevm.abi import MAX_OPERANDS
 from nimblevm.compiler.external import Blob, External, Region
 from nimblevm.compiler.kernel_key import plain_function, region_key
 from nimblevm.compiler.kernel_table import Entry, ExternalCode, KernelCache
@@ -16,7 +17,6 @@ from nimblevm.compiler.passes.to_anf import anf_function
 from nimblevm.compiler.rewrite import Rewriter, attr_dims, is_primitive, let_chain, postorder
 from nimblevm.errors import CompileError, NimbleError
 from nimblevm.kernels.loop_ir import Axis, Buffer, Const, DimRef, Kernel
-from nimblevm.kernels.loop_ir_validate import MAX_OPERANDS
 from nimblevm.kernels.lower import LoweredKernel, flat_types, lower_primitive
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim, DimExpr
@@ -24,7 +24,7 @@ from nimblevm.relay.ir import Call, Expr, Function, IRModule, Tuple, TupleGetIte
 from nimblevm.relay.types import TensorType
 
 MAX_DIMS = 400
-"""Of one kernel: below what native/include/nvm_kernel.h has, where pitches and attributes count as dims too."""
+"""Of one kernel: below abi.MAX_DIMS, where pitches and attributes count as dims too."""
 
 
 def compile_region(cache: KernelCache, function: Function, external: External) -> Function | None:

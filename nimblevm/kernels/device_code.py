@@ -15,43 +15,11 @@ from collections.abc import Mapping, Sequence
 import msgpack
 
 from nimblevm.errors import Unsupported
-from nimblevm.kernels.loop_ir import Binary, Const, DimRef, Value
+from nimblevm.kernels.dim_program import dim_program
 from nimblevm.kernels.schedule.launch import Launch
 
-MAX_EXPR_WORDS, MAX_EXPR_DEPTH = 256, 16
 MAX_LAUNCH_DIMS = 64
 """Sizes that one launch may need."""
-_CONST, _REF = 0, 1
-_OPS = {"add": 2, "sub": 3, "mul": 4, "floordiv": 5, "floormod": 6, "min": 7, "max": 8}
-"""enum nvm_dim_op of nvm_kernel.h."""
-
-
-def dim_program(value: Value) -> list[int]:
-    """A size as a postfix program. Unsupported for one that is too long or too deep, or no size."""
-    words: list[int] = []
-    depth = most = 0
-    todo: list[tuple[Value, bool]] = [(value, False)]
-    while todo:
-        node, ready = todo.pop()
-        match node:
-            case Const(value=number):
-                words += (_CONST, int(number))
-                depth += 1
-            case DimRef(index=index):
-                words += (_REF, index)
-                depth += 1
-            case Binary(op=op, lhs=lhs, rhs=rhs) if op in _OPS:
-                if ready:
-                    words.append(_OPS[op])
-                    depth -= 1
-                else:
-                    todo += ((node, True), (rhs, False), (lhs, False))
-            case _:
-                raise Unsupported(f"{type(node).__name__} can't stand in the size of a grid")
-        most = max(most, depth)
-        if len(words) > MAX_EXPR_WORDS or most > MAX_EXPR_DEPTH:
-            raise Unsupported("the size of a grid is too long an expression")
-    return words
 
 
 def launch_record(launch: Launch, entry: str) -> list[object]:
@@ -76,6 +44,4 @@ def payload(source: bytes, kernels: Mapping[int, Sequence[list[object]]]) -> byt
     return found
 
 
-__all__ = [
-    "MAX_EXPR_DEPTH", "MAX_EXPR_WORDS", "MAX_LAUNCH_DIMS", "dim_program", "launch_record", "payload",
-]  # fmt: skip
+__all__ = ["MAX_LAUNCH_DIMS", "launch_record", "payload"]

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nimblevm.abi import KERNEL_ABI
 from nimblevm.errors import CompileError, MachineCodeWarning, Unsupported, warn
 from nimblevm.kernels import link, llvm_half, llvm_processes, targets
 from nimblevm.kernels.llvm_ops import Helpers
@@ -36,8 +37,6 @@ if importlib.util.find_spec("llvmlite") is not None:
 else:
     HAVE_LLVM = False
 
-KERNEL_ABI = 1
-"""NVM_KERNEL_ABI of nvm_kernel.h."""
 PART_CHARACTERS = 250_000
 """Text of kernels after which a module is full: a second of LLVM's time, where another process takes 0.3 s to start and
 helpers that two modules need are compiled twice.

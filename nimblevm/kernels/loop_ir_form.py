@@ -378,6 +378,10 @@ def emit_c_header() -> str:
         "",
     ]
     lines.append(f"#define NVM_IR_VERSION {VERSION}u")
+    lines += ["", "/* Limits of a body; a larger one is refused. */"]
+    limits = (("NODES", f"{MAX_NODES}u"), ("STATEMENTS", f"{MAX_STATEMENTS}u"), ("NESTING", MAX_NESTING),
+              ("LOCALS", MAX_LOCALS))  # fmt: skip
+    lines += [f"#define NVM_IR_MAX_{name} {limit}" for name, limit in limits]
     families = (("NODE", NODE_KINDS), ("STMT", STATEMENT_KINDS), ("UNARY", UNARY_OPS), ("BINARY", ir.BINARY),
                 ("COMPARE", ir.COMPARE), ("ACC", ir.ACCUMULATE))  # fmt: skip
     for family, names in families:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NoReturn
 
+from nimblevm.abi import MAX_OPERANDS, MAX_RANK
 from nimblevm.dtypes import BY_NAME
 from nimblevm.kernels import loop_ir as ir
 from nimblevm.kernels.loop_ir_form import (
@@ -16,7 +17,6 @@ from nimblevm.kernels.loop_ir_form import (
     roots,
 )
 
-MAX_RANK, MAX_OPERANDS = 8, 64
 _Stack = list[tuple[ir.Statement | Callable[[], None], int]]
 """Statements and what to do behind them, with depth."""
 _SIZE_OPS = frozenset(("add", "sub", "mul", "floordiv", "floormod", "min", "max"))

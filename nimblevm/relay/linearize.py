@@ -18,12 +18,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
+from nimblevm.abi import MAX_RANK
 from nimblevm.relay.dims import Dim, DimVar
 from nimblevm.relay.ir import Constructor
 from nimblevm.relay.types import TensorType, TypeCall
 
 SIZES = -1  # in the place of a field: the sizes of levels
-MAX_RANK = 8
 
 
 class FieldKind(enum.Enum):

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from math import prod
 
 from nimblevm import dtypes
+from nimblevm.abi import DimWord
 from nimblevm.bytecode import serialize as s
 from nimblevm.bytecode.records import axis_size
 
@@ -286,18 +287,18 @@ def _applied(op: int, x: float, y: float) -> float | None:
 # --- sizes of operands ----------------------------------------------------------------------------
 
 
-_DIM_OPS: dict[int, Callable[[int, int], int]] = {
-    s.DIM_ADD: lambda x, y: x + y,
-    s.DIM_SUB: lambda x, y: x - y,
-    s.DIM_MUL: lambda x, y: x * y,
-    s.DIM_FLOORDIV: lambda x, y: x // y if y else 0,
-    s.DIM_FLOORMOD: lambda x, y: x % y if y else 0,
-    s.DIM_MIN: min,
-    s.DIM_MAX: max,
+_DIM_OPS: dict[DimWord, Callable[[int, int], int]] = {
+    DimWord.ADD: lambda x, y: x + y,
+    DimWord.SUB: lambda x, y: x - y,
+    DimWord.MUL: lambda x, y: x * y,
+    DimWord.FLOORDIV: lambda x, y: x // y if y else 0,
+    DimWord.FLOORMOD: lambda x, y: x % y if y else 0,
+    DimWord.MIN: min,
+    DimWord.MAX: max,
 }
 
 
-def _operated(op: int, x: int, y: int) -> int:
+def _operated(op: DimWord, x: int, y: int) -> int:
     return _DIM_OPS[op](x, y)
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 import nimblevm as nvm
+from nimblevm.abi import DimWord
 from nimblevm.bytecode import serialize as s
 from nimblevm.bytecode.describe import axis_text
 from nimblevm.bytecode.records import axis_size
@@ -16,10 +17,10 @@ from nimblevm.vm.kernel_work import operand_shapes
 HEADER = '#[version = "0.0.5"]\n'
 # (n + 3) * max(n, 2), then min(floordiv(n, 2) - floormod(m, 5), 7).
 EXPRS = (
-    s.DIM_END,
-    s.DIM_REF, 0, s.DIM_CONST, 3, s.DIM_ADD, s.DIM_REF, 0, s.DIM_CONST, 2, s.DIM_MAX, s.DIM_MUL, s.DIM_END,
-    s.DIM_REF, 0, s.DIM_CONST, 2, s.DIM_FLOORDIV, s.DIM_REF, 1, s.DIM_CONST, 5, s.DIM_FLOORMOD, s.DIM_SUB,
-    s.DIM_CONST, 7, s.DIM_MIN, s.DIM_END,
+    DimWord.END,
+    DimWord.REF, 0, DimWord.CONST, 3, DimWord.ADD, DimWord.REF, 0, DimWord.CONST, 2, DimWord.MAX, DimWord.MUL, DimWord.END,
+    DimWord.REF, 0, DimWord.CONST, 2, DimWord.FLOORDIV, DimWord.REF, 1, DimWord.CONST, 5, DimWord.FLOORMOD, DimWord.SUB,
+    DimWord.CONST, 7, DimWord.MIN, DimWord.END,
 )  # fmt: skip
 
 

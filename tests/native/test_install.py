@@ -18,6 +18,7 @@ pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C co
 
 INSTALLED = {
     "bin/nvm-run",
+    "include/nimblevm/generated/nvm_abi.h",
     "include/nimblevm/generated/nvm_dtype.h",
     "include/nimblevm/generated/nvm_status.h",
     "include/nimblevm/nvm_api.h",

@@ -5,6 +5,12 @@
 
 #define NVM_IR_VERSION 1u
 
+/* Limits of a body; a larger one is refused. */
+#define NVM_IR_MAX_NODES 1048576u
+#define NVM_IR_MAX_STATEMENTS 65536u
+#define NVM_IR_MAX_NESTING 32
+#define NVM_IR_MAX_LOCALS 4096
+
 enum nvm_ir_node {
   NVM_IR_NODE_CONST = 0,
   NVM_IR_NODE_LOOPVAR = 1,

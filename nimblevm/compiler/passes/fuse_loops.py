@@ -39,6 +39,7 @@ from typing import TypeGuard
 
 import numpy as np
 
+from nimblevm.abi import MAX_OPERANDS, MAX_RANK
 from nimblevm.compiler.dataflow import is_op
 from nimblevm.compiler.kernel_table import KernelCache
 from nimblevm.compiler.op_class import OpClass, class_of
@@ -56,7 +57,6 @@ from nimblevm.compiler.rewrite import (
     with_body,
     with_children,
 )
-from nimblevm.kernels.loop_ir_validate import MAX_OPERANDS, MAX_RANK
 from nimblevm.kernels.lower import LoweredKernel
 from nimblevm.relay import dims
 from nimblevm.relay.dims import DimExpr, DimVar

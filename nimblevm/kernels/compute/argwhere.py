@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from nimblevm.abi import MAX_RANK
 from nimblevm.kernels.c_rules import CCall, register_c_call
 from nimblevm.kernels.compute.sort import operand
 from nimblevm.relay.ir import Call
 from nimblevm.relay.op.common import product
-
-MAX_RANK = 8
 
 
 def _rule(call: Call) -> CCall:
