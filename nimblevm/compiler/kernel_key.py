@@ -9,6 +9,7 @@ from nimblevm.compiler.rewrite import Rewriter, postorder, type_of
 from nimblevm.errors import CompileError
 from nimblevm.relay.dims import Dim, DimExpr, DimVar
 from nimblevm.relay.ir import Call, Constant, Expr, Function, Let, Tuple, TupleGetItem, Var
+from nimblevm.relay.levels import LevelLoop
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.steps import StepLoop
 from nimblevm.relay.types import TensorType, Type
@@ -63,10 +64,12 @@ def structural_key(function: Function) -> tuple[object, tuple[DimVar, ...]]:
     """A key equal for equal fused functions, and their dim variables in the key's order."""
     numbers = _Numbering()
     index: dict[Expr, int] = {}
-    rows: list[object] = [StepLoop.of(function)]
+    rows: list[object] = [StepLoop.of(function), LevelLoop.of(function)]
     for param in function.params:
         index[param] = len(index)
         rows.append(numbers.type(type_of(param)))
+    # Sizes that no operand has are given as numbers.
+    rows += [(at, numbers.dim(dim)) for at, dim in function.attrs.get("dim_params", ())]
     for node in postorder(function.body):
         if isinstance(node, Op) or node in index:
             continue

@@ -27,6 +27,7 @@ from nimblevm.kernels.lower import IntParam, LoweredKernel, flat_types, lower_pr
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim, DimVar
 from nimblevm.relay.ir import Call, Function
+from nimblevm.relay.levels import ATTRIBUTE as LEVELS
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.steps import ATTRIBUTE as STEPS
 from nimblevm.relay.types import TensorType, substitute
@@ -158,6 +159,8 @@ class KernelCache:
         name = "_".join(ops[:4]) + (f"_{len(ops)}_ops" if len(ops) > 4 else "") or "copy"
         if STEPS in function.attrs:
             name = f"steps_of_{name}"
+        if LEVELS in function.attrs:
+            name = f"levels_of_{name}"
         name = f"{prefix}{name}"
         self._names[name] = number = self._names.get(name, -1) + 1
         return f"{name}_{number}" if number else name

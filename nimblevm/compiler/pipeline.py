@@ -8,6 +8,7 @@ from nimblevm.compiler.passes.dead_code import DEAD_CODE
 from nimblevm.compiler.passes.find_appends import FIND_APPENDS
 from nimblevm.compiler.passes.fold_batch_norm import FOLD_BATCH_NORM
 from nimblevm.compiler.passes.fold_constant import FOLD_CONSTANT
+from nimblevm.compiler.passes.fuse_levels import FUSE_LEVELS
 from nimblevm.compiler.passes.fuse_loops import FUSE_LOOPS
 from nimblevm.compiler.passes.fuse_ops import FUSE_OPS
 from nimblevm.compiler.passes.hoist_projection import HOIST_PROJECTION
@@ -62,6 +63,7 @@ PIPELINE = Sequential(
         PLAN_DEVICES,
         MANIFEST_ALLOC,
         FUSE_LOOPS,
+        FUSE_LEVELS,
         PLAN_MEMORY,
     )
 )

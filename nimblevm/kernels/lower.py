@@ -19,7 +19,6 @@ tensor_expr.py).
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,7 +41,8 @@ from nimblevm.kernels.loop_ir import (
     Store,
     Value,
 )
-from nimblevm.kernels.repeat import repeat
+from nimblevm.kernels.lower_loops import all_levels, repeated
+from nimblevm.kernels.lowered import InDim, IntParam, LoweredKernel
 from nimblevm.kernels.rewrite import Rewriter, all_statements, all_values, values_of
 from nimblevm.kernels.tensor_expr import (
     INDEX,
@@ -54,7 +54,7 @@ from nimblevm.kernels.tensor_expr import (
     Tensors,
     find_compute,
 )
-from nimblevm.relay.dims import Dim, DimExpr, DimVar
+from nimblevm.relay.dims import Dim
 from nimblevm.relay.ir import (
     Call,
     Constant,
@@ -66,47 +66,10 @@ from nimblevm.relay.ir import (
     TupleGetItem,
     Var,
 )
+from nimblevm.relay.levels import LevelLoop
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.steps import StepLoop
 from nimblevm.relay.types import TensorType, TupleType, Type
-
-
-@dataclass(frozen=True, slots=True)
-class IntParam:
-    """An in-dim that is the value of flat parameter `index` (rank-0 integer or bool)."""
-
-    index: int
-
-
-InDim = DimExpr | IntParam
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class LoweredKernel:
-    """A kernel and what its caller has to pass.
-
-    kernel         the loop IR; its buffers are the flat parameters (int_params excepted), the outputs, the scratch
-                   buffers
-    in_dims        what each in-dim is, in the function's own DimVars
-    param_types    the flat parameters that are buffers, in order
-    out_types      the flat outputs
-    scratch_types  sizes and dtypes of the scratch buffers to allocate
-    c_kernels      C kernels that compute the same, best first; where nothing else does, `kernel` is empty
-    may_fail       it can report a fault
-    """
-
-    kernel: Kernel
-    in_dims: tuple[InDim, ...]
-    param_types: tuple[TensorType, ...]
-    out_types: tuple[TensorType, ...]
-    scratch_types: tuple[TensorType, ...]
-    c_kernels: tuple[CCall, ...]
-    may_fail: bool
-
-    @property
-    def alias(self) -> tuple[tuple[int, int], ...]:
-        """Pairs (output operand, input operand) that may share storage."""
-        return self.kernel.alias
 
 
 def flat_types(type_: Type | None) -> tuple[TensorType, ...]:
@@ -138,37 +101,10 @@ def lower_primitive(
     if calls_c_only(fn):
         return _c_only(fn, name)
     lowered = _Lowering(fn, name, int_params).run()
-    steps = StepLoop.of(fn)
-    return lowered if steps is None else _repeated(lowered, steps, int_params)
-
-
-def _repeated(step: LoweredKernel, steps: StepLoop, int_params: frozenset[int]) -> LoweredKernel:
-    """The kernel of several steps. Its parameters are tensors, so positions are those of flat parameters."""
-    n_in = len(step.param_types)
-    count = IntParam(steps.count)
-    in_dims = step.in_dims if count in step.in_dims else (*step.in_dims, count)
-    tensors = [p for p in range(n_in + len(int_params)) if p not in int_params]
-    carried = [(tensors.index(p), n_in + result) for p, result in steps.carried]
-    counters = {
-        in_dims.index(IntParam(p)): by for p, by in steps.counters if IntParam(p) in in_dims
-    }
-    collected = [n_in + result for result in steps.collected]
-    kernel = repeat(step.kernel, counters, in_dims.index(count), carried, collected)
-    rows = tuple(
-        TensorType((DimVar("steps"), *t.shape[1:]), t.dtype)
-        for t in (step.out_types[result] for result in steps.collected)
-    )
-    states = tuple(
-        TensorType((2, *t.shape), t.dtype) for t in (step.param_types[s] for s, _ in carried)
-    )
-    return dataclasses.replace(
-        step,
-        kernel=kernel,
-        in_dims=in_dims,
-        out_types=(*step.out_types, *rows),
-        scratch_types=(*step.scratch_types, *states),
-        c_kernels=(),
-    )
+    steps, levels = StepLoop.of(fn), LevelLoop.of(fn)
+    if levels is not None:
+        return all_levels(lowered, levels, fn, int_params)
+    return lowered if steps is None else repeated(lowered, steps, int_params)
 
 
 def _c_only(fn: Function, name: str) -> LoweredKernel:
@@ -187,6 +123,7 @@ class _Lowering:
         self.fn = fn
         self.name = name
         self.int_params = int_params
+        self.all_levels = LevelLoop.of(fn) is not None
         self.em = Emitter()
         self.values: dict[Expr, Tensors] = {}
         self.param_types: list[TensorType] = []
@@ -276,6 +213,10 @@ class _Lowering:
         if compute_ is None:
             raise self._refuse(expr, f"operator {op.name} has no lowering")
         args = [self.values[arg] for arg in expr.args]
+        if self.all_levels and op.name == "nn.contrib_dense_pack":
+            # Register tiles want rows in memory, where a kernel of its own would have put them.
+            data = self._flat(args[0])[0]
+            data.stored = data.storage is None
         result = compute_(self.em, args, expr.attrs, expr.checked_type)
         for operand in self._flat(tuple(args)):  # type: ignore[arg-type]
             self.users.setdefault(operand, []).extend(self._flat(result))

@@ -343,14 +343,29 @@ class Emitter:
             self.scratch.append(tensor)
             buffer = self.first_scratch + len(self.scratch) - 1
         tensor.stored = False
-        if tensor.fill is not None:
-            with self.at_top():
+        with self.at_top():
+            if tensor.fill is not None:
                 yield from tensor.fill(buffer)
-        else:
-            with self.at_top(), self.loops(tensor.shape, parallel=True) as index:
-                value = yield from tensor.at(index)
-                self.emit(Store(buffer, index, value))
+            elif tensor.pieces is not None:
+                yield from self._store_parts(tensor.shape, *tensor.pieces, buffer)
+            else:
+                with self.loops(tensor.shape, parallel=True) as index:
+                    value = yield from tensor.at(index)
+                    self.emit(Store(buffer, index, value))
         tensor.storage = buffer
+
+    def _store_parts(
+        self, shape: tuple[Dim, ...], axis: int, parts: tuple[TensorExpr, ...], buffer: int
+    ) -> Generator[Any, Value, None]:
+        """Parts one after the other along `axis`, each by loops of its own: no branches inside."""
+        offset: Value = self.b.i64(0)
+        for part in parts:
+            extents = (*shape[:axis], part.shape[axis], *shape[axis + 1 :])
+            with self.loops(extents, parallel=True) as index:
+                value = yield part, index
+                where = (*index[:axis], self.b.add(offset, index[axis]), *index[axis + 1 :])
+                self.emit(Store(buffer, where, value))
+            offset = self.b.add(offset, self.dim(part.shape[axis]))
 
     def cheap(self, tensor: TensorExpr) -> Generator[Any, Value, None]:
         """Make sure that reading elements of `tensor` many times costs little: store it if it is computed."""

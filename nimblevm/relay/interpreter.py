@@ -31,6 +31,7 @@ from nimblevm.relay import ir
 from nimblevm.relay.claims import agrees, check, found_sizes, has_claims
 from nimblevm.relay.dim_scope import DimScope
 from nimblevm.relay.dims import Dim, DimVar, free_vars
+from nimblevm.relay.levels import LevelLoop, LevelRun
 from nimblevm.relay.matching import matched
 from nimblevm.relay.op import Op, vm
 from nimblevm.relay.op.concrete import ConcreteContext, concrete_type
@@ -504,6 +505,11 @@ class Machine:
         check(((args[0], node.attrs.type, where),), self.here.dims)
         self.values.append(args[0])
 
+    def _bind_dim(self, node: ir.Call, args: tuple[Value, ...]) -> None:
+        number = node.op.reference(args, node.attrs, None)  # type: ignore[attr-defined]
+        self.here.dims.numbers[node.attrs.dim] = int(number)
+        self.values.append(number)
+
     def _allocate(self, node: ir.Call, args: tuple[Value, ...]) -> None:
         self.values.append(node.op.reference(args, self.here.dims.ground(node.attrs), vm.STORAGE))  # type: ignore[attr-defined]
 
@@ -513,13 +519,17 @@ class Machine:
     def _call_kernel(self, node: ir.Call, args: tuple[Value, ...]) -> None:
         function, inputs, outputs = args
         self.work.append((Machine._write_outputs, (outputs, node)))
-        steps = StepLoop.of(function.function) if isinstance(function, Closure) else None
-        if steps is None:
-            self._call(function, inputs, node)
-        else:
+        group = function.function if isinstance(function, Closure) else None
+        steps = None if group is None else StepLoop.of(group)
+        levels = None if group is None else LevelLoop.of(group)
+        if steps is not None:
             self._next_step((function, Repetition(steps, inputs), node))
+        elif levels is not None:
+            self._next_step((function, LevelRun(levels, inputs), node))
+        else:
+            self._call(function, inputs, node)
 
-    def _next_step(self, task: tuple[Closure, Repetition, ir.Call]) -> None:
+    def _next_step(self, task: tuple[Closure, Repetition | LevelRun, ir.Call]) -> None:
         function, run, node = task
         if not run.left:
             self.values.append(run.all())
@@ -527,7 +537,7 @@ class Machine:
         self.work.append((Machine._end_step, task))
         self._call(function, run.inputs, node)
 
-    def _end_step(self, task: tuple[Closure, Repetition, ir.Call]) -> None:
+    def _end_step(self, task: tuple[Closure, Repetition | LevelRun, ir.Call]) -> None:
         task[1].take(self.values.pop())
         self._next_step(task)
 
@@ -577,6 +587,7 @@ _HANDLERS: dict[type, Callable[[Machine, Any], None]] = {
 
 _SPECIAL: dict[str, Callable[[Machine, ir.Call, tuple[Value, ...]], None]] = {
     vm.MATCH_TYPE.name: Machine._match_type,
+    vm.BIND_DIM.name: Machine._bind_dim,
     vm.CALL_KERNEL.name: Machine._call_kernel,
     vm.ALLOC_STORAGE.name: Machine._allocate,
     vm.ALLOC_TENSOR.name: Machine._allocate,

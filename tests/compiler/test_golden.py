@@ -21,6 +21,7 @@ from nimblevm.compiler.passes.eta_expand import ETA_EXPAND
 from nimblevm.compiler.passes.find_appends import FIND_APPENDS
 from nimblevm.compiler.passes.fold_batch_norm import FOLD_BATCH_NORM
 from nimblevm.compiler.passes.fold_constant import FOLD_CONSTANT
+from nimblevm.compiler.passes.fuse_levels import FUSE_LEVELS
 from nimblevm.compiler.passes.fuse_loops import FUSE_LOOPS
 from nimblevm.compiler.passes.fuse_ops import FUSE_OPS
 from nimblevm.compiler.passes.hoist_projection import HOIST_PROJECTION
@@ -57,7 +58,7 @@ PASSES: dict[str, Pass] = {
     p.name: p
     for p in (
         NAME_EFFECTS, INSERT_CHECKS, INLINE, SIMPLIFY, FOLD_CONSTANT, CSE, DEAD_CODE, SHAPE_FUNCTIONS, TO_ANF, LAMBDA_LIFT,
-        FIND_APPENDS, FUSE_OPS, MANIFEST_ALLOC, FUSE_LOOPS, PLAN_MEMORY, TO_GRAPH, SIMPLIFY_INFERENCE, ETA_EXPAND, PARTIAL_EVAL,
+        FIND_APPENDS, FUSE_OPS, MANIFEST_ALLOC, FUSE_LOOPS, FUSE_LEVELS, PLAN_MEMORY, TO_GRAPH, SIMPLIFY_INFERENCE, ETA_EXPAND, PARTIAL_EVAL,
         SPLIT_INPUTS, HOIST_PROJECTION, SPLIT_PRODUCTS, SPLIT_LOOPS, BATCH_LEAVES, BATCH_LEVELS, JOIN_INPUTS,
         SPECIALIZE_LOOPS, PROJECT_TABLES, FOLD_BATCH_NORM, PACK_CONVOLUTIONS, WINOGRAD, PLAN_DEVICES,
     )

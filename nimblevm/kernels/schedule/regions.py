@@ -127,19 +127,19 @@ def _region(
     if set_ & of_others or not _independent(loop, inside, stack):
         return None
     carried = tuple(local for local in read if local not in set_)
-    loops, block = _levels(loop, stack)
+    loops, block = _levels(loop, stack, set_)
     return Region(loops, block, carried, buffers, work, around)
 
 
-def _levels(loop: For, stack: set[int]) -> tuple[tuple[For, ...], int]:
-    """How deep to split: until there are units enough."""
+def _levels(loop: For, stack: set[int], set_: set[Local]) -> tuple[tuple[For, ...], int]:
+    """How deep to split: until there are units enough. set_: the locals that are set inside."""
     loops = [loop]
     units = _units(loop)
     while units is None or units < ENOUGH:
         below = loops[-1].body[0] if len(loops[-1].body) == 1 else None
         if not isinstance(below, For) or not below.parallel or below.masked:
             break
-        if any(mentions(below.extent, outer.var) for outer in loops) or not _by_dims(below):
+        if any(mentions(below.extent, outer.var) for outer in loops) or not _is_known(below, set_):
             break
         if _is_short(below) or not _independent(below, list(all_statements((below,))), stack):
             break
@@ -173,8 +173,10 @@ def _is_leaf(loop: For) -> bool:
     return turns <= UNROLLED
 
 
-def _by_dims(loop: For) -> bool:
-    return not any(isinstance(v, Local | Load | LoopVar) for v in all_values((loop.extent,)))
+def _is_known(loop: For, set_: set[Local]) -> bool:
+    """Whether the turns of a loop are known before the region runs: from dims, and from locals of before."""
+    found = list(all_values((loop.extent,)))
+    return not any(isinstance(v, Load | LoopVar) or v in set_ for v in found)
 
 
 def _independent(loop: For, inside: Sequence[Statement], stack: set[int]) -> bool:

@@ -19,6 +19,7 @@ from nimblevm.kernels.loop_ir import (
     LoopVar,
     PackPanels,
     PanelProduct,
+    SetLocal,
     Statement,
     Store,
     Unary,
@@ -48,22 +49,23 @@ _WEIGHT, _PRODUCT, _PACK = 0.03, 0.018, 0.1
 
 
 def work_of(body: Sequence[Statement]) -> Work:
-    """An estimate of the time that statements take once."""
+    """An estimate of the time that statements take once, in terms of dims and of locals that are set before."""
     found: Work = {}
-    _add(body, {}, (), 1.0, found)
+    inside = {s.local for s in all_statements(body) if isinstance(s, SetLocal | Accumulate)}
+    _add(body, dict.fromkeys(inside, _UNKNOWN), (), 1.0, found)
     return found
 
 
 def _add(
     body: Sequence[Statement],
-    middle: Mapping[LoopVar, Value],
+    middle: Mapping[Value, Value],
     sizes: tuple[Value, ...],
     factor: float,
     found: Work,
     inner: LoopVar | None = None,
 ) -> None:
-    """Statements nest at most 32 deep, so this recurses. middle: a usual value of each loop variable; inner: that of
-    the loop around, if no other is inside.
+    """Statements nest at most 32 deep, so this recurses. middle: a usual value of each loop variable, and of
+    locals that are set inside; inner: the variable of the loop around, if no other is inside.
     """
     seen: set[Value] = set()
     for statement in body:
@@ -163,15 +165,17 @@ def _cost(value: Value) -> float:
             return 0.0
 
 
-def _usual(size: Value, middle: Mapping[LoopVar, Value]) -> Value:
-    """A size in terms of dims: loop variables are in the middle of their ranges."""
+def _usual(size: Value, middle: Mapping[Value, Value]) -> Value:
+    """A size in terms of dims and locals from outside: loop variables are in the middle of their ranges."""
     memo: dict[Value, Value] = {}
     for value in all_values((size,)):
         new = [memo[part] for part in parts(value)]
         match value:
             case LoopVar():
                 memo[value] = middle.get(value, _UNKNOWN)
-            case Local() | Load():
+            case Local():
+                memo[value] = middle.get(value, value)
+            case Load():
                 memo[value] = _UNKNOWN
             case CheckIndex():
                 memo[value] = new[0]
