@@ -447,7 +447,8 @@ static const nvm_device_vtable vtable = {.api_version = NVM_DEVICE_API_VERSION,
                                          .load_module = cuda_load,
                                          .unload_module = cuda_unload,
                                          .find_kernel = nvm_gpu_find_kernel,
-                                         .launch = cuda_launch};
+                                         .launch = cuda_launch,
+                                         .check_code = nvm_gpu_check_code};
 
 /* registry.c */
 extern const nvm_device_vtable *const nvm_device_cuda;

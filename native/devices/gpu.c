@@ -17,6 +17,31 @@ static nvm_status fill(nvm_gpu_module *module, const nvm_device_section *section
   return NVM_OK;
 }
 
+static nvm_status check_launches(const nvm_device_code *code, const nvm_device_kernels *kernels) {
+  for (uint32_t k = 0; k < code->n_kernels; k++) {
+    const uint32_t index = code->kernels[k].index;
+    const char *name = NULL;
+    const nvm_signature *signature = kernels->find(kernels->program, index, &name);
+    if (!signature)
+      NVM_FAIL(NVM_INVALID_EXECUTABLE, "device code for kernel %u, which the file does not have",
+               index);
+    NVM_TRY(nvm_device_code_check(&code->kernels[k], name, signature));
+  }
+  return NVM_OK;
+}
+
+nvm_status nvm_gpu_check_code(const nvm_device_section *section,
+                              const nvm_device_kernels *kernels) {
+  if (section->kind != NVM_SECTION_DEVICE) return NVM_OK; /* not for this backend */
+  nvm_arena *arena = NULL;
+  nvm_device_code code;
+  NVM_TRY(nvm_arena_create(&arena));
+  nvm_status status = nvm_device_code_read(section->code, section->size, arena, &code);
+  if (status == NVM_OK) status = check_launches(&code, kernels);
+  nvm_arena_destroy(arena);
+  return status;
+}
+
 nvm_status nvm_gpu_module_create(nvm_gpu *gpu, const nvm_device_section *section,
                                  nvm_gpu_module **out_module) {
   if (section->kind != NVM_SECTION_DEVICE)

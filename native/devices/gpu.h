@@ -46,6 +46,9 @@ typedef nvm_status (*nvm_gpu_find_entry)(nvm_gpu *gpu, const nvm_gpu_module *mod
 NVM_NODISCARD nvm_status nvm_gpu_find_entries(nvm_gpu *gpu, nvm_gpu_module *module,
                                               nvm_gpu_find_entry find);
 
+/* The vtable's check_code: all launches of all kernels. */
+nvm_status nvm_gpu_check_code(const nvm_device_section *section, const nvm_device_kernels *kernels);
+
 /* The vtable's find_kernel: an nvm_gpu_kernel. */
 nvm_status nvm_gpu_find_kernel(nvm_device *device, void *module, uint32_t index, const char *name,
                                const nvm_signature *signature, const void **out_code);

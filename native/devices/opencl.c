@@ -423,7 +423,8 @@ static const nvm_device_vtable vtable = {.api_version = NVM_DEVICE_API_VERSION,
                                          .load_module = opencl_load,
                                          .unload_module = opencl_unload,
                                          .find_kernel = nvm_gpu_find_kernel,
-                                         .launch = opencl_launch};
+                                         .launch = opencl_launch,
+                                         .check_code = nvm_gpu_check_code};
 
 /* registry.c */
 extern const nvm_device_vtable *const nvm_device_opencl;

@@ -5,7 +5,6 @@
 #include <stdio.h>
 
 #include "log.h"
-#include "program_tables.h"
 
 #define UPLOAD_SLACK ((size_t)16 << 20)
 
@@ -111,6 +110,25 @@ static nvm_status load_code(const nvm_program *program, nvm_pool *pool, reasons 
   NVM_TRY(code_table(program, &code));
   pool->code = code;
   return find_kernels(program, pool, code);
+}
+
+static const nvm_signature *find_signature(const void *program, uint32_t index,
+                                           const char **out_name) {
+  const nvm_program *p = program;
+  if (index >= p->n_kernels) return NULL;
+  *out_name = p->kernels[index].name;
+  return &p->kernels[index].signature;
+}
+
+nvm_status nvm_check_device_code(const nvm_program *program, const nvm_section *section) {
+  for (size_t i = 0; i < nvm_device_count(); i++) {
+    const nvm_device_vtable *vtable = nvm_device_at(i);
+    if (!vtable->check_code || !starts_with(section->target, vtable->name, ":")) continue;
+    const nvm_device_section given = {section->kind, section->target, section->data, section->size};
+    const nvm_device_kernels kernels = {program, find_signature};
+    return vtable->check_code(&given, &kernels);
+  }
+  return NVM_OK;
 }
 
 /* --- external code on the host ---------------------------------------------------------------- */

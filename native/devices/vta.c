@@ -94,6 +94,45 @@ typedef struct vta_module {
   nvm_vta_code codes[];
 } vta_module;
 
+/* The first program says what the hardware is. */
+static nvm_status same_hardware(const nvm_vta_config *one, const nvm_vta_config *other) {
+  const uint32_t *have = (const uint32_t *)one, *want = (const uint32_t *)other;
+  for (size_t i = 0; i < sizeof *one / sizeof *have; i++)
+    if (have[i] != want[i])
+      NVM_FAIL(NVM_INVALID_EXECUTABLE,
+               "vta: kernels of one file are for different hardware: number %zu of the "
+               "configuration is %u and %u",
+               i, have[i], want[i]);
+  return NVM_OK;
+}
+
+/* The loader has checked the map and that there are such kernels. */
+static nvm_status vta_check_code(const nvm_device_section *section,
+                                 const nvm_device_kernels *kernels) {
+  if (section->kind != NVM_SECTION_EXTERNAL) return NVM_OK; /* not for this backend */
+  nvm_mp mp;
+  uint32_t count = 0, index = 0;
+  nvm_vta_config config;
+  nvm_mp_init(&mp, section->code, section->size);
+  NVM_TRY(nvm_mp_map(&mp, "kernels", &count));
+  for (uint32_t i = 0; i < count; i++) {
+    const uint8_t *blob = NULL;
+    const char *name = NULL;
+    size_t size = 0;
+    NVM_TRY(nvm_mp_u32(&mp, "kernel", UINT32_MAX, &index));
+    NVM_TRY(nvm_mp_bin(&mp, "code", &blob, &size));
+    const nvm_signature *signature = kernels->find(kernels->program, index, &name);
+    if (!signature) NVM_FAIL(NVM_INVALID_EXECUTABLE, "vta: there is no kernel %u", index);
+    nvm_vta_program program;
+    NVM_TRY(nvm_vta_program_read(blob, size, signature, &program));
+    if (i == 0) config = program.config;
+    const nvm_status status = same_hardware(&config, &program.config);
+    nvm_vta_program_free(&program);
+    NVM_TRY(status);
+  }
+  return NVM_OK;
+}
+
 /* The section is a map: kernel index -> blob, each read when its kernel is asked for. */
 static nvm_status vta_load_module(nvm_device *device, const nvm_device_section *section,
                                   void **out_module) {
@@ -139,21 +178,13 @@ static void vta_unload_module(nvm_device *device, void *module) {
   nvm_free(self);
 }
 
-/* The first program says what the hardware is. */
 static nvm_status configure(nvm_vta_device *device, const nvm_vta_config *config) {
   if (!device->sim) {
     NVM_TRY(nvm_vta_sim_create(config, device->dram.memory, NVM_VTA_DRAM_BYTES, &device->sim));
     device->config = *config;
     return NVM_OK;
   }
-  const uint32_t *have = (const uint32_t *)&device->config, *want = (const uint32_t *)config;
-  for (size_t i = 0; i < sizeof *config / sizeof *have; i++)
-    if (have[i] != want[i])
-      NVM_FAIL(NVM_INVALID_EXECUTABLE,
-               "vta: kernels of one file are for different hardware: number %zu of the "
-               "configuration is %u and %u",
-               i, have[i], want[i]);
-  return NVM_OK;
+  return same_hardware(&device->config, config);
 }
 
 /* Its constants and micro-kernels into DRAM. */
@@ -228,7 +259,8 @@ static const nvm_device_vtable vtable = {.api_version = NVM_DEVICE_API_VERSION,
                                          .load_module = vta_load_module,
                                          .unload_module = vta_unload_module,
                                          .find_kernel = vta_find_kernel,
-                                         .launch = vta_launch};
+                                         .launch = vta_launch,
+                                         .check_code = vta_check_code};
 
 /* registry.c */
 extern const nvm_device_vtable *const nvm_device_vta;

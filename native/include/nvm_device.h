@@ -14,7 +14,7 @@
 #include "nvm_api.h"
 #include "nvm_kernel.h"
 
-#define NVM_DEVICE_API_VERSION 2u
+#define NVM_DEVICE_API_VERSION 3u
 
 typedef struct nvm_device nvm_device;
 
@@ -28,6 +28,12 @@ typedef struct nvm_device_section {
   const void *code;
   size_t size;
 } nvm_device_section;
+
+/* The kernels of a file. find: name and signature of one; NULL if there is none of that index. */
+typedef struct nvm_device_kernels {
+  const void *program;
+  const nvm_signature *(*find)(const void *program, uint32_t index, const char **out_name);
+} nvm_device_kernels;
 
 typedef struct nvm_device_vtable {
   uint32_t api_version;    /* NVM_DEVICE_API_VERSION */
@@ -73,6 +79,11 @@ typedef struct nvm_device_vtable {
    * gave, NULL with host_code. May be queued. */
   nvm_status (*launch)(nvm_device *device, const nvm_kernel_ctx *ctx, nvm_kernel_fn fn,
                        const void *code, void *const *bufs, int64_t *dims);
+
+  /* (optional, default: load_module finds out) Is a section well formed, as far as that needs no
+   * device? Called when a file is opened, before anything has a device. Errors: INVALID_EXECUTABLE,
+   * OUT_OF_MEMORY. */
+  nvm_status (*check_code)(const nvm_device_section *section, const nvm_device_kernels *kernels);
 } nvm_device_vtable;
 
 struct nvm_device {

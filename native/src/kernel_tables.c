@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "generated/nvm_dtype.h"
-#include "program_tables.h"
+#include "vm_devices.h"
 
 static nvm_status read_axis(nvm_loader *loader, nvm_axis *axis) {
   nvm_mp *mp = &loader->mp;
@@ -251,6 +251,7 @@ nvm_status nvm_check_code_sections(nvm_loader *loader) {
                       i, NVM_MAX_DEVICES, section->target);
     seen[n_seen++] = section;
     if (section->kind == NVM_SECTION_EXTERNAL) NVM_TRY(check_external(loader, section, has_code));
+    NVM_TRY(nvm_check_device_code(p, section));
   }
   for (uint32_t i = 0; i < p->n_kernels; i++) {
     if (p->kernels[i].kind == 2 && !has_code[i])

@@ -61,6 +61,18 @@ def compiled() -> dict[str, bytes]:
     }
 
 
+def with_device_code() -> bytes:
+    """Code for GPUs and for VTA, and of a library."""
+    text = """#[version = "0.0.5"]
+    def @main(%x: Tensor[(?n, 16), int8], %w: Tensor[(16, 16), int8], %y: Tensor[(?n, 4), float32], %v: Tensor[(3, 4), float32]) {
+      (cast(clip(nn.dense(%x, %w, out_dtype="int32"), a_min=-128f, a_max=127f), dtype="int8"), nn.dense(%y, %v), tanh(%y))
+    }"""
+    mod = nvm.relay.parse(text)
+    params = {"w": [[i % 5 - 2] * 16 for i in range(16)]}
+    exe = nvm.compile(mod, params, native=False, device="opencl,cuda,vta", external="blas")
+    return exe.to_bytes()
+
+
 def single_functions() -> dict[str, bytes]:
     """Each public function of tests/asm/*.nvmasm in a file of its own, with the functions it calls."""
     files = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 import struct
 import subprocess
@@ -10,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from nimblevm.bytecode.executable import load
-from nimblevm.bytecode.serialize import ALIGNMENT, CONSTANTS, FIXED_HEADER_SIZE
+from nimblevm.bytecode.serialize import ALIGNMENT, CONSTANTS, DEVICE_CODE, FIXED_HEADER_SIZE
 from nimblevm.errors import InvalidExecutable
-from tests.bytecode.forge import split
+from tests.bytecode.forge import join, split
 from tests.fuzz import corpus
 from tests.fuzz.mutate import mutants
 
@@ -55,6 +56,31 @@ def test_10_000_mutants_of_four_files(runner: Path, files: dict[str, bytes]) -> 
         past += structure
     assert total >= 10_000
     assert past >= 0.6 * total
+
+
+def test_mutants_of_code_for_devices(runner: Path) -> None:
+    """Bytes of sections of kinds 4 and 5 changed, or the end cut off: refused when the file is opened, or fine."""
+    data, rng = corpus.with_device_code(), random.Random(2)
+    header, sections = split(data)
+    places = [i for i, row in enumerate(header["sections"]) if row[0] >= DEVICE_CODE]
+    assert len(places) == 4
+    inputs = []
+    for number in range(1200):
+        changed = list(sections)
+        index = places[number % 4]
+        section = bytearray(changed[index])
+        for _ in range(rng.choice((1, 1, 2, 8))):
+            # What is not text stands at the beginning and behind it.
+            at = rng.choice((rng.randrange(len(section)), rng.randrange(min(40, len(section)))))
+            section[at] = rng.choice((section[at] ^ 1 << rng.randrange(8), rng.randrange(256)))
+        changed[index] = bytes(section[: len(section) - (rng.random() < 0.1) * rng.randrange(60)])
+        inputs.append(join(copy.deepcopy(header), changed))
+    stream = corpus.stream(inputs)
+    done = subprocess.run([str(runner)], input=stream, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()[-4000:]
+    count, _, code, _, _ = map(int, done.stdout.split())
+    assert count == len(inputs)
+    assert 0 < code < count
 
 
 def test_flips_without_repaired_digests_are_refused(files: dict[str, bytes]) -> None:

@@ -28,7 +28,7 @@ from nimblevm.errors import NimbleError, status_row
 from tests.native.build import NATIVE, built
 
 Array = np.ndarray[Any, Any]
-API_VERSION = 2
+API_VERSION = 3
 
 
 class _Section(Structure):
