@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 import nimblevm as nvm
+from nimblevm.bytecode.code_sections import code_sections, counted
 from nimblevm.bytecode.disassembler import code_lines
-from nimblevm.bytecode.serialize import FunctionRecord, ProgramRecord
+from nimblevm.bytecode.serialize import KERNEL_LOOP_IR, FunctionRecord, ProgramRecord
 from nimblevm.bytecode.types import FunctionInfo
 from nimblevm.cli.console import ExecutableFile, Mistake, plain, say
 from nimblevm.cli.kernel_text import kernel_text
@@ -39,6 +40,7 @@ def disasm(
     """Print the instructions of an executable under the source lines that they come from.
 
     docs/isa.md explains the instructions. Numbers in front are words of a function's code; `>` marks where jumps go.
+    Behind the functions: which kernels have code for devices and runtimes beside the host's, in launches or bytes.
 
     \b
     Examples:
@@ -63,6 +65,8 @@ def disasm(
             for body in program.kernels:
                 if body.name in bodies:
                     say(kernel_text(body))
+        if function is None and exe.format_version > 1:
+            say("\n".join(_code(program, bodies)))
 
 
 def _chosen(asked: list[str] | None, known: list[str], what: str, sigil: str) -> set[str]:
@@ -93,6 +97,24 @@ def _function(
             yield plain(_place(line.source, line.line, lines_of))
         mark = ">" if line.is_target else " "
         yield f"  {line.pc:>6} {mark} {plain(line.text)}"
+
+
+def _code(program: ProgramRecord, wanted: set[str]) -> Iterator[str]:
+    """What the file has for devices and runtimes: by kernel, then by section; nothing if it has none."""
+    sections = code_sections(program.sections)
+    rows = []
+    for index, kernel in enumerate(program.kernels):
+        places = [s.kernels[index].text for s in sections if index in s.kernels]
+        if places and kernel.name in wanted:
+            own = "" if kernel.kind == KERNEL_LOOP_IR else " (no kernel IR)"
+            rows.append((f"k{index} {kernel.name}", "; ".join(places) + own))
+    if rows:
+        yield "kernels with code for devices and runtimes"
+        width = max(len(name) for name, _ in rows)
+        yield from (plain(f"  {name:<{width}}  {places}") for name, places in rows)
+    for section in sections:
+        size, kernels = counted(section.size, "byte"), counted(len(section.kernels), "kernel")
+        yield plain(f"{section.kind} for {section.target}: {size}, {kernels}")
 
 
 def _place(source: str, line: int, lines_of: Mapping[str, Sequence[str]]) -> str:
