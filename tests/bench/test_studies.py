@@ -37,7 +37,17 @@ def test_sizes_of_inputs() -> None:
     assert with_sizes("(?n, ?number)", {"n": 1}) == "(1, ?number)"
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in ("bert", "gpt2")])
+LARGE = ("seq2seq", "minilm", "resnet18", "lstm2", "gru", "lstm")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in LARGE else ())
+        for name in MODELS
+        if name not in ("bert", "gpt2")
+    ],
+)
 def test_static_programs_have_no_unknown_parameters(name: str) -> None:
     case = Model.of(name, "chain10" if name == "chain" else "main").row.cases()[0]
     model = Model.of(name, case.program)

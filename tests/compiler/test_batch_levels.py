@@ -43,8 +43,15 @@ def draw(rng: np.random.Generator, *shape: int) -> np.ndarray[Any, Any]:
     return rng.standard_normal(shape).astype(np.float32)
 
 
-@pytest.mark.parametrize("unbox", [True, False])
-@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize(
+    ("native", "unbox"),
+    [
+        (True, True),
+        (False, False),
+        pytest.param(True, False, marks=pytest.mark.slow),
+        pytest.param(False, True, marks=pytest.mark.slow),
+    ],
+)
 def test_every_kind_of_node(unbox: bool, native: bool) -> None:
     """The program of the golden file, trees of 1 to 40 nodes."""
     rng = np.random.default_rng(5)

@@ -92,7 +92,7 @@ def expected(case: str, x: Array, h: Array, given: Mapping[str, Array]) -> list[
     return [h, np.concatenate([np.zeros((0, 18), h.dtype), *rows])] if case == "rows" else [h]
 
 
-SLOW = ("float64", "batch", "int64")
+SLOW = ("float64", "batch", "int64", "backwards", "two states")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_steps_in_one_kernel_give_the_same_bits(name: str) -> None:
             np.testing.assert_allclose(d, c, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("layers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_lstm_is_a_kernel_a_layer_and_the_same_on_any_threads(layers: int) -> None:
     sizes = {"inputs": 20, "hidden": 130, "layers": layers}
     given = lstm.params(**sizes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -19,16 +21,16 @@ def _weight(outer: int, inner: int, size: int = 3, dtype: str = "float32") -> re
     return relay.const(rng.standard_normal((outer, inner, size, size)).astype(dtype))
 
 
+@cache
 def _compiled(
     inner: int,
     outer: int,
-    more: dict[str, object],
+    padding: tuple[int, ...] = (1, 1),
     off: tuple[str, ...] = (),
     dtype: str = "float32",
 ) -> nvm.Executable:
     x = relay.var("x", shape=(relay.Any(), inner, relay.Any(), relay.Any()), dtype=dtype)
-    given = {"padding": (1, 1), **more}
-    body = nn.relu(nn.conv2d(x, _weight(outer, inner, dtype=dtype), **given))  # type: ignore[arg-type]
+    body = nn.relu(nn.conv2d(x, _weight(outer, inner, dtype=dtype), padding=padding))
     mod = relay.IRModule.from_expr(relay.Function([x], body))
     return nvm.compile(mod, passes_off=off)
 
@@ -52,11 +54,11 @@ def test_where_it_pays(inner: int, outer: int, more: dict[str, object], expected
     assert expected in nvm.compile(mod, target="none").disassemble()
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 def test_results_agree_with_numpy(dtype: str) -> None:
     """Images of odd, even and smallest sizes, on one and two threads, and with the pass turned off."""
-    exe = _compiled(33, 40, {}, dtype=dtype)
-    plain = _compiled(33, 40, {}, ("winograd",), dtype)
+    exe = _compiled(33, 40, dtype=dtype)
+    plain = _compiled(33, 40, off=("winograd",), dtype=dtype)
     machines = [
         nvm.VirtualMachine(exe),
         nvm.VirtualMachine(exe, threads=2),
@@ -71,9 +73,16 @@ def test_results_agree_with_numpy(dtype: str) -> None:
             np.testing.assert_allclose(vm.run(x).numpy(), want, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("padding", [(0, 0), (0, 1, 2, 1), (3, 0, 0, 2)])
+@pytest.mark.parametrize(
+    "padding",
+    [
+        pytest.param((0, 0), marks=pytest.mark.slow),
+        (0, 1, 2, 1),
+        pytest.param((3, 0, 0, 2), marks=pytest.mark.slow),
+    ],
+)
 def test_paddings(padding: tuple[int, ...]) -> None:
-    exe = _compiled(32, 32, {"padding": padding})
+    exe = _compiled(32, 32, padding)
     assert WINOGRAD in exe.disassemble()
     rng = np.random.default_rng(4)
     before_after = (padding * 2)[:4]
@@ -92,7 +101,7 @@ def test_paddings(padding: tuple[int, ...]) -> None:
 
 
 def test_native_off() -> None:
-    blob = _compiled(32, 32, {}).to_bytes()
+    blob = _compiled(32, 32).to_bytes()
     x = np.random.default_rng(5).standard_normal((1, 32, 5, 4)).astype("float32")
     want = np.maximum(conv2d(x, _weight(32, 32).data, 1), 0)
     got = nvm.VirtualMachine(nvm.load(blob, native=False)).run(x).numpy()
@@ -101,7 +110,7 @@ def test_native_off() -> None:
 
 def test_an_infinite_element_stays_in_its_windows() -> None:
     """Sums that it meets are infinite or NaN, all others what they were."""
-    exe = _compiled(32, 32, {})
+    exe = _compiled(32, 32)
     assert WINOGRAD in exe.disassemble()
     vm = nvm.VirtualMachine(exe)
     x = np.random.default_rng(6).standard_normal((1, 32, 7, 8)).astype("float32")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from tests.kernels.native import (
     Interpreted,
     Library,
     Program,
+    Runner,
     agree,
     bind,
     oracle,
@@ -60,34 +63,41 @@ def blocked(lowered: LoweredKernel, rank: int = 3) -> bool:
     return shapes[0][-2] == 12 == shapes[1][-1]
 
 
-def check(
-    text: str, calls: list[list[Array]], slow: ctypes.CDLL | None = None, tolerance: float = 1e-5
-) -> LoweredKernel:
-    """Compile once, compare every call with the oracle; `slow`: in the interpreters of loop IR too."""
-    module, function = parsed(text)
-    lowered = lower_primitive(function)
+def machine(lowered: LoweredKernel) -> Runner:
     code = llvm.build([lowered.kernel], "native")
     assert code is not None
-    machine = Library(code)
-    others = [] if slow is None else [Evaluated(lowered), Interpreted(slow, lowered)]
+    return Library(code)
+
+
+def check(
+    text: str, calls: list[list[Array]], *runners: Callable[[LoweredKernel], Runner]
+) -> LoweredKernel:
+    """Compare every call with the oracle, on all runners (none are named: machine code)."""
+    module, function = parsed(text)
+    lowered = lower_primitive(function)
+    made = [runner(lowered) for runner in runners or (machine,)]
     for args in calls:
         expected = oracle(module, *args)
         program = Program(lowered, args, bind(lowered, args, expected))
-        for runner in (machine, *others):
-            found = program.run(runner)
-            for one, other in zip(found, expected, strict=True):
-                assert agree(one, other, tolerance, tolerance), [a.shape for a in args]
+        for runner in made:
+            for one, other in zip(program.run(runner), expected, strict=True):
+                assert agree(one, other, 1e-5, 1e-5), [a.shape for a in args]
     return lowered
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 def test_heads_with_a_mask(library: ctypes.CDLL, dtype: str) -> None:
     sizes = ((1, 1, 1), (2, 3, 17), (1, 5, 3), (1, 0, 3), (1, 5, 0), (0, 2, 2))
     calls = [arguments(*s, 4, 5, dtype) for s in sizes]
-    assert blocked(check(heads("?b", "?m", 4, 5, dtype), calls, library))
+    interpreter = partial(Interpreted, library)
+    text = heads("?b", "?m", 4, 5, dtype)
+    assert blocked(check(text, calls, machine, Evaluated, interpreter))
 
 
-@pytest.mark.parametrize(("size", "width"), [(32, 32), (19, 33), (16, 7), (2, 1)])
+@pytest.mark.parametrize(
+    ("size", "width"),
+    [(19, 33), (2, 1), *(pytest.param(*s, marks=pytest.mark.slow) for s in ((32, 32), (16, 7)))],
+)
 def test_sizes_around_tiles(size: int, width: int) -> None:
     pairs = ((4, 16), (12, 15), (13, 33), (6, 64), (25, 65), (24, 130))
     calls = [arguments(2, m, n, size, width) for m, n in pairs]
@@ -97,7 +107,7 @@ def test_sizes_around_tiles(size: int, width: int) -> None:
     assert sum(isinstance(s, PanelProduct) for s in body) == (3 if width >= 16 else 1)
 
 
-@pytest.mark.parametrize("rows", [1, 3, 4])
+@pytest.mark.parametrize("rows", [1, pytest.param(3, marks=pytest.mark.slow), 4])
 def test_a_fixed_number_of_rows(rows: int) -> None:
     calls = [arguments(1, rows, n, 8, 16) for n in (0, 1, 15, 16, 17, 100)]
     lowered = check(heads("1", str(rows), 8, 16), calls)
@@ -155,12 +165,10 @@ def test_keys_that_lie_across() -> None:
 def test_long_rows_ask_whether_to_go_on() -> None:
     module, function = parsed(heads("1", "?m", 4, 16))
     lowered = lower_primitive(function)
-    code = llvm.build([lowered.kernel], "native")
-    assert code is not None
     args = arguments(1, 500, 3, 4, 16)
     program = Program(lowered, args, bind(lowered, args, oracle(module, *args)))
     native.polled[0] = 0
-    program.run(Library(code))
+    program.run(machine(lowered))
     assert 3 * (500 // 12 // 8) <= native.polled[0] <= 100
 
 
@@ -191,8 +199,8 @@ def test_scores_that_are_not_numbers() -> None:
         " nn.batch_matmul(expand_dims(nn.softmax(%s), axis=0), %v)",
     ],
 )
-def test_what_looks_like_it(body: str) -> None:
+def test_what_looks_like_it(library: ctypes.CDLL, body: str) -> None:
     text = f"""def @main(%q: Tensor[(2, ?n, ?n), float32], %k: Tensor[(2, ?n, ?n), float32],
       %v: Tensor[(2, ?n, 16), float32]) {{ {body} }}"""
     calls = [[floats(2, n, n), floats(2, n, n), floats(2, n, 16)] for n in (1, 5, 18)]
-    assert not blocked(check(text, calls))
+    assert not blocked(check(text, calls, partial(Interpreted, library)))

@@ -99,6 +99,9 @@ HEAVY = (
 )
 
 
+HEAVIEST = ("nn.contrib_conv2d_pack", "nn.contrib_conv2d_winograd_pack")
+
+
 def dtypes_of(op: str) -> tuple[str, ...]:
     rows = get(op).dtypes
     return rows[0] if rows else ("float32",)
@@ -123,7 +126,9 @@ def test_every_record_has_a_compute(op: str) -> None:
     assert has_compute(op) or is_c_only(op) or op.startswith(HANDLED_ELSEWHERE)
 
 
-@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize(
+    "op", [pytest.param(op, marks=pytest.mark.slow if op in HEAVIEST else ()) for op in OPS]
+)
 def test_loop_ir_agrees_with_the_reference(op: str) -> None:
     if op == "power" and "pow" not in NAMES:
         pytest.skip("the math table has no pow yet")

@@ -137,14 +137,19 @@ def check_math(dtype: str, target: str, names: Iterable[str]) -> None:
         (rng.normal(0, 20, 20_000), rng.normal(0, 1, 20_000), 10.0 ** rng.uniform(-40, 38, 5_000))
     )
     x = np.concatenate((x, [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0])).astype(dtype)
-    for name in (name for name in names if find(name) is not None):
-        program_ = definition(name, dtype)
-        if program_.params != 1:
-            continue
+    unary = [
+        name for name in names if find(name) is not None and definition(name, dtype).params == 1
+    ]
+    programs = [
+        program(f"def @main(%x: Tensor[(?n), {dtype}]) {{ {name}(%x) }}", x)[0] for name in unary
+    ]
+    code = llvm.build([one.lowered.kernel for one in programs], target)
+    assert code is not None
+    library = Library(code)
+    for index, name, one in zip(code.functions, unary, programs, strict=True):
         with np.errstate(all="ignore"):
-            expected = evaluate_math(program_, x)
-        text = f"def @main(%x: Tensor[(?n), {dtype}]) {{ {name}(%x) }}"
-        found = run(text, x, target=target)
+            expected = evaluate_math(definition(name, dtype), x)
+        found = one.run(library, index)[0]
         integer = "int32" if dtype == "float32" else "int64"
         same = (found.view(integer) == expected.view(integer)) | (
             np.isnan(found) & np.isnan(expected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,8 +80,13 @@ LARGE = {
 
 
 @pytest.mark.usefixtures("everything")
-def test_every_partition_gives_the_same_bits() -> None:
-    made = {name: program(text, *args)[0] for name, (text, args) in {**FUSED, **LARGE}.items()}
+@pytest.mark.parametrize(
+    "programs", [LARGE, pytest.param(FUSED, marks=pytest.mark.slow)], ids=["large", "fused"]
+)
+def test_every_partition_gives_the_same_bits(
+    programs: dict[str, tuple[str, tuple[Any, ...]]],
+) -> None:
+    made = {name: program(text, *args)[0] for name, (text, args) in programs.items()}
     code = llvm.build([p.lowered.kernel for p in made.values()], "native")
     assert code is not None
     library = Library(code)

@@ -16,7 +16,7 @@ from tests.properties.effects import effect_programs
 from tests.properties.everywhere import PLAIN
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]
-FEW = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=QUIET)
+FEW = settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=QUIET)
 MANY = settings(max_examples=1500, deadline=None, derandomize=True, suppress_health_check=QUIET)
 ARGS = (np.int32(2), np.int32(5))
 

@@ -34,7 +34,7 @@ from tests.relay.op.draw import SeededSource
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 FEW = settings(
-    max_examples=12,
+    max_examples=4,
     deadline=None,
     derandomize=True,
     suppress_health_check=QUIET,
@@ -188,7 +188,7 @@ def test_random_programs_with_effects(
     check(program, options)
 
 
-@pytest.mark.parametrize("start", [0, 320])
+@pytest.mark.parametrize("start", [0, pytest.param(320, marks=pytest.mark.slow)])
 def test_random_operators(start: int) -> None:
     check_operators(start, 10)
 

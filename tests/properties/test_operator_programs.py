@@ -66,7 +66,7 @@ def run(start: int, count: int, path: Path) -> set[str]:
 
 
 def test_programs_of_total_operators(tmp_path: Path) -> None:
-    run(0, 20, tmp_path / "p.nvm")
+    run(0, 10, tmp_path / "p.nvm")
 
 
 @pytest.mark.slow
@@ -75,6 +75,7 @@ def test_many_programs_of_total_operators(shard: int, tmp_path: Path) -> None:
     assert run(shard * PER_SHARD, PER_SHARD, tmp_path / "p.nvm") >= set(DRAWN)
 
 
+@pytest.mark.slow
 def test_every_total_operator_is_drawn() -> None:
     """And what was drawn is in the texts."""
     drawn: set[str] = set()

@@ -24,7 +24,7 @@ from tests.properties.recurrent import Recurrent, loops, to_adt, walks
 from tests.properties.test_operator_programs import batches
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-FEW = settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=QUIET)
+FEW = settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=QUIET)
 MANY = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=QUIET)
 ARGS = (np.int32(2), np.int32(5))
 VARIANTS: tuple[dict[str, Any], ...] = ({"verify": True}, dict(PLAIN), {"unbox": False})

@@ -19,7 +19,7 @@ from tests.properties.extended import extended_programs
 from tests.properties.programs import Program, programs
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-FEW = settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=QUIET)
+FEW = settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=QUIET)
 MANY = settings(max_examples=500, deadline=None, derandomize=True, suppress_health_check=QUIET)
 
 

@@ -12,7 +12,7 @@ from tests.properties.compare import assert_same
 from tests.properties.recurrent import Recurrent, loops, to_adt, walks
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-FEW = settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=QUIET)
+FEW = settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=QUIET)
 MANY = settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=QUIET)
 
 

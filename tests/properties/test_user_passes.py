@@ -20,7 +20,7 @@ from tests.properties.extended import extended_programs
 from tests.properties.programs import Program, programs
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-FEW = settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=QUIET)
+FEW = settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=QUIET)
 MANY = settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=QUIET)
 
 ORACLE = Interpreter(IRModule())

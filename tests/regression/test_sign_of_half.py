@@ -12,7 +12,12 @@ import nimblevm as nvm
 OPERATORS = ("acos", "asin", "asinh", "atan", "atanh", "cosh", "exp", "log", "sinh", "tan", "tanh")
 
 
-@pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3", "x86-64-v4", "native"])
+OTHERS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
+
+
+@pytest.mark.parametrize(
+    "target", ["native", *(pytest.param(t, marks=pytest.mark.slow) for t in OTHERS)]
+)
 def test_functions_of_half_have_machine_code(target: str) -> None:
     lines = [
         f"def @{name}{len(sizes)}(%x: Tensor[({sizes}), float16]) {{ {name}(%x) }}"

@@ -681,8 +681,8 @@ def test_result_over_axes_stays_small() -> None:
 # --- size -------------------------------------------------------------------------------------------
 
 
-def test_depth_is_no_limit() -> None:
-    count = 10_000
+@pytest.mark.parametrize("count", [3_000, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_depth_is_no_limit(count: int) -> None:
     x = Var("x", TensorType((N, 4)))
     add, tanh = get("add"), get("tanh")
     deep: Expr = x

@@ -111,12 +111,13 @@ def test_data_types_and_match(parse: Parse) -> None:
         evaluate(mod, (tree_of(mod, 0),), "left")
 
 
-def test_a_tree_of_depth_10000_does_not_recurse(parse: Parse) -> None:
+@pytest.mark.parametrize("depth", [3_000, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_a_deep_tree_does_not_recurse(parse: Parse, depth: int) -> None:
     mod = parse(TREES)
-    tree = tree_of(mod, 10_000)
-    np.testing.assert_array_equal(evaluate(mod, (tree,), "sum"), [10_006, 10_009])
+    tree = tree_of(mod, depth)
+    np.testing.assert_array_equal(evaluate(mod, (tree,), "sum"), [depth + 6, depth + 9])
     assert text_of(tree).startswith("Node(Node(")
-    assert sum(1 for _ in leaves(tree)) == 10_000 + 2 * 10_001
+    assert sum(1 for _ in leaves(tree)) == depth + 2 * (depth + 1)
     del tree
 
 

@@ -162,10 +162,11 @@ def deep(kind: str, n: int) -> relay.Expr:
     return node
 
 
+@pytest.mark.parametrize("depth", [5_000, pytest.param(100_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["let", "call"])
-def test_depth(kind: str) -> None:
-    expr = deep(kind, 20_000)
+def test_depth(kind: str, depth: int) -> None:
+    expr = deep(kind, depth)
     Counter().visit(expr)
     assert relay.ExprMutator().visit(expr) is expr
     assert NegateConstants().visit(expr) is not expr
-    assert len(relay.post_order(expr)) >= 20_000
+    assert len(relay.post_order(expr)) >= depth

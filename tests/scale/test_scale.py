@@ -106,14 +106,15 @@ def test_a_shared_graph_of_a_million_paths() -> None:
         np.testing.assert_allclose(vm.run(x).numpy(), np.tanh(x) * 2**20, rtol=1e-5)
 
 
-def test_a_deep_tree_runs_and_is_freed() -> None:
+@pytest.mark.parametrize("depth", [3_000, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_a_deep_tree_runs_and_is_freed(depth: int) -> None:
     params = treelstm.params(8, 8)
     exe = nvm.compile(nvm.relay.parse(treelstm.text(8, 8)), params=params)
     leaf, node = exe.constructor("Leaf"), exe.constructor("Node")
     rng = np.random.default_rng(3)
     tree: object = rng.standard_normal((1, 8)).astype(np.float32)
     adt = leaf(tree)
-    for _ in range(10_000):
+    for _ in range(depth):
         x = rng.standard_normal((1, 8)).astype(np.float32)
         tree, adt = (tree, x), node(adt, leaf(x))
     with nvm.VirtualMachine(exe) as vm:

@@ -26,9 +26,11 @@ def machines(config: gpt2.Config) -> list[nvm.VirtualMachine]:
     return [nvm.VirtualMachine(e) for e in (exe, nvm.load(blob), nvm.load(blob, native=False))]
 
 
-@pytest.fixture(scope="module")
-def small() -> Iterator[nvm.VirtualMachine]:
-    with nvm.VirtualMachine(nvm.compile(gpt2.module(gpt2.params()))) as vm:
+@pytest.fixture(scope="module", params=[False, pytest.param(True, marks=pytest.mark.slow)])
+def small(request: pytest.FixtureRequest) -> Iterator[nvm.VirtualMachine]:
+    """Without native code and with it."""
+    exe = nvm.compile(gpt2.module(gpt2.params()), native=request.param)
+    with nvm.VirtualMachine(exe) as vm:
         yield vm
 
 
@@ -41,14 +43,17 @@ def close(got: Any, want: Any) -> None:
     np.testing.assert_allclose(got.numpy(), want, rtol=RTOL, atol=ATOL)
 
 
-@pytest.mark.parametrize("gelu", ["tanh", pytest.param("erf", marks=pytest.mark.slow)])
-def test_20_random_sizes(gelu: str) -> None:
+@pytest.mark.parametrize(
+    ("gelu", "turns"),
+    [("tanh", 5), *(pytest.param(g, 20, marks=pytest.mark.slow) for g in ("tanh", "erf"))],
+)
+def test_random_sizes(gelu: str, turns: int) -> None:
     """Prompts, parts of prompts and single tokens behind caches of any length, given away or kept."""
     config = replace(gpt2.SMALL, gelu=gelu)
     weights = gpt2.params(config)
     rng = np.random.default_rng(3)
     vms = machines(config)
-    for _ in range(20):
+    for _ in range(turns):
         ids = rng.integers(0, config.vocabulary, int(rng.integers(1, 40))).astype(np.int32)
         cuts = sorted({*map(int, rng.integers(1, len(ids) + 1, 3)), len(ids)})
         wants = [gpt2.reference(ids[:cut], weights, config) for cut in cuts]

@@ -26,13 +26,14 @@ UNRELATED = [
 ]
 
 
-def test_bert_on_20_random_sizes() -> None:
+@pytest.mark.parametrize("turns", [5, pytest.param(20, marks=pytest.mark.slow)])
+def test_bert_on_random_sizes(turns: int) -> None:
     params = bert.params()
     exe = nvm.compile(nvm.relay.parse(bert.text(), source_name="bert.rly"), params=params)
     blob = exe.to_bytes()
     machines = [nvm.VirtualMachine(e) for e in (exe, nvm.load(blob), nvm.load(blob, native=False))]
     rng = np.random.default_rng(6)
-    for turn in range(20):
+    for turn in range(turns):
         batch, length = int(rng.integers(0, 4)), int(rng.integers(0, bert.SMALL.positions + 1))
         if turn == 0:
             batch, length = 1, 1
@@ -47,7 +48,7 @@ def test_bert_on_20_random_sizes() -> None:
 
 
 def test_a_mask_of_another_shape_is_refused() -> None:
-    exe = nvm.compile(nvm.relay.parse(bert.text()), params=bert.params())
+    exe = nvm.compile(nvm.relay.parse(bert.text()), params=bert.params(), native=False)
     with nvm.VirtualMachine(exe) as vm, pytest.raises(nvm.InvalidInput, match="%mask"):
         vm.run(np.zeros((2, 3), np.int32), np.ones((2, 4), np.float32))
 

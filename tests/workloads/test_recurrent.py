@@ -53,14 +53,15 @@ CASES: dict[str, Case] = {
 }
 
 
+@pytest.mark.parametrize("turns", [5, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", CASES)
-def test_twenty_random_sizes(name: str) -> None:
+def test_random_sizes(name: str, turns: int) -> None:
     text, params, draw, reference = CASES[name]
     exe = nvm.compile(nvm.relay.parse(text, source_name=f"{name}.rly"), params=params)
     blob = exe.to_bytes()
     rng = np.random.default_rng(5)
     machines = [nvm.VirtualMachine(e) for e in (exe, nvm.load(blob), nvm.load(blob, native=False))]
-    for _ in range(20):
+    for _ in range(turns):
         args = draw(rng)
         want = reference(*args, **params)
         for vm in machines:

@@ -18,6 +18,11 @@ from tests.workloads import fresh
 
 RTOL, ATOL = 1e-4, 1e-6
 SMALL = {"inputs": 12, "hidden": 16}
+RUNS = [
+    pytest.param(True, SMALL, id="native, small"),
+    pytest.param(False, SMALL, id="interpreted, small"),
+    pytest.param(True, {}, id="native", marks=pytest.mark.slow),
+]
 
 
 def compiled(text: str, params: dict[str, Any], name: str) -> tuple[Any, nvm.Executable]:
@@ -29,9 +34,8 @@ def to_adt(exe: nvm.Executable, tree: treelstm.Tree) -> Any:
     return treelstm.fold(tree, exe.constructor("Leaf"), exe.constructor("Node"))
 
 
-@pytest.mark.parametrize("native", [True, False])
-def test_lstm_on_50_lengths(native: bool) -> None:
-    sizes = {} if native else SMALL
+@pytest.mark.parametrize(("native", "sizes"), RUNS)
+def test_lstm_on_50_lengths(native: bool, sizes: dict[str, int]) -> None:
     params = lstm.params(**sizes)
     mod, exe = compiled(lstm.text(**sizes), params, "lstm")
     exe = nvm.load(exe.to_bytes(), native=native)
@@ -48,9 +52,8 @@ def test_lstm_on_50_lengths(native: bool) -> None:
                 np.testing.assert_allclose(got, oracle, rtol=RTOL, atol=ATOL)
 
 
-@pytest.mark.parametrize("native", [True, False])
-def test_treelstm_on_50_trees(native: bool) -> None:
-    sizes = {} if native else SMALL
+@pytest.mark.parametrize(("native", "sizes"), RUNS)
+def test_treelstm_on_50_trees(native: bool, sizes: dict[str, int]) -> None:
     params = treelstm.params(**sizes)
     _, exe = compiled(treelstm.text(**sizes), params, "treelstm")
     exe = nvm.load(exe.to_bytes(), native=native)
@@ -64,8 +67,9 @@ def test_treelstm_on_50_trees(native: bool) -> None:
 
 
 @pytest.mark.parametrize("native", [True, False])
-def test_both_interleaved_in_one_vm_against_the_oracle(native: bool) -> None:
-    """One file with both models, 50 sizes and 50 trees in turns on one VM; weights come as arguments."""
+@pytest.mark.parametrize("turns", [10, pytest.param(50, marks=pytest.mark.slow)])
+def test_both_interleaved_in_one_vm_against_the_oracle(native: bool, turns: int) -> None:
+    """One file with both models, sizes and trees in turns on one VM; weights come as arguments."""
     tree_text = treelstm.text(**SMALL).replace("@main", "@tree").split("\n", 1)[1]
     mod = nvm.relay.parse(lstm.text(**SMALL).replace("@main", "@lstm") + tree_text)
     exe = nvm.load(nvm.compile(mod).to_bytes(), native=native)
@@ -74,7 +78,7 @@ def test_both_interleaved_in_one_vm_against_the_oracle(native: bool) -> None:
     leaf, node = (mod.get_constructor("BTree", name) for name in ("Leaf", "Node"))
     rng = np.random.default_rng(9)
     with nvm.VirtualMachine(exe) as vm:
-        for _ in range(50):
+        for _ in range(turns):
             x = rng.standard_normal((int(rng.integers(0, 20)), SMALL["inputs"])).astype(np.float32)
             got = vm.invoke("lstm", x, **weights).numpy()
             close(got, oracle.run("lstm", x, *weights.values()))
@@ -100,6 +104,7 @@ def close(have: Any, want: Any) -> None:
     np.testing.assert_allclose(have, want, rtol=RTOL, atol=ATOL)
 
 
+@pytest.mark.slow  # tests/cli/test_app.py runs a small file so
 def test_saved_files_run_in_a_process_without_the_compiler(tmp_path: Path) -> None:
     params = lstm.params()
     _, exe = compiled(lstm.text(), params, "lstm")

@@ -125,7 +125,7 @@ def test_blocks_are_aligned_and_apart(device: Device, size: int, alignment: int)
     for k, block in enumerate(blocks):
         device.write(block, np.full(size, k, np.uint8))
     for k, block in enumerate(blocks):
-        assert set(device.read(block, np.empty(size, np.uint8))) == {k}
+        assert (device.read(block, np.empty(size, np.uint8)) == k).all()
         device.free(block, size)
 
 

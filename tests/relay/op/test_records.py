@@ -91,13 +91,24 @@ def test_relation_says_what_the_reference_gives(op: Op) -> None:
             assert isinstance(op.effect_of(types, case.attrs), Effect)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.data())
-def test_relation_says_what_the_reference_gives_on_drawn_shapes(data: st.DataObject) -> None:
+def check_drawn_shapes(data: st.DataObject) -> None:
     op = data.draw(st.sampled_from(WITH_CASES))
     case = data.draw(case_strategy(op.name, data.draw(st.sampled_from(op.dtypes[0]))))
     expected = infer(op, case)
     assert agree(expected, op.reference(case.inputs, case.attrs, expected))
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_relation_says_what_the_reference_gives_on_drawn_shapes(data: st.DataObject) -> None:
+    check_drawn_shapes(data)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_relation_says_what_the_reference_gives_on_more_shapes(data: st.DataObject) -> None:
+    check_drawn_shapes(data)
 
 
 def test_cases_reach_the_corners() -> None:
