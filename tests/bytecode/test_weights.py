@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import json
 import os
 import re
-import struct
 import threading
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +15,6 @@ from safetensors.numpy import save_file
 import nimblevm as nvm
 from nimblevm import dtypes
 from nimblevm._ffi import check, ffi, lib
-from nimblevm.bytecode.assembler import assemble
-from nimblevm.bytecode.serialize import serialize
 from nimblevm.errors import (
     CompileError,
     FileError,
@@ -31,39 +24,14 @@ from nimblevm.errors import (
     WeightsNotBound,
 )
 from tests.bytecode.forge import forge
+from tests.bytecode.late_weights import SHAPES, Array, layout_program, module, weights
 from tests.bytecode.models import models
-
-Array = np.ndarray[Any, Any]
-TEXT = """#[version = "0.0.5"]
-def @main(%x: Tensor[(?n, 5), float32], %w: Tensor[(40, 5), float32], %b: Tensor[(40), float32],
-          %u: Tensor[(10, 20), float32], %v: Tensor[(20, 6), float32], %s: float32, %t: Tensor[(6), float32])
-    -> (Tensor[(?n, 6), float32], Tensor[(40), float32]) {
-  let %g = split(nn.dense(%x, %w) + %b, indices_or_sections=4, axis=1);
-  let %h = sigmoid(%g.0) * tanh(%g.1) + %g.2 * %g.3;
-  ((nn.matmul(nn.matmul(%h, %u), %v) * %s + %t) + exp(%t * 2f), %b)
-}
-"""
-SHAPES = {"w": (40, 5), "b": (40,), "u": (10, 20), "v": (20, 6), "s": (), "t": (6,)}
-
-
-def weights(seed: int = 0) -> dict[str, Array]:
-    rng = np.random.default_rng(seed)
-    return {n: np.asarray(rng.standard_normal(s), np.float32) for n, s in SHAPES.items()}
-
-
-def module() -> Any:
-    return nvm.relay.parse(TEXT)
 
 
 def outputs(exe: nvm.Executable, rows: int = 3) -> list[bytes]:
     x = np.random.default_rng(5).standard_normal((rows, 5)).astype(np.float32)
     with nvm.VirtualMachine(exe) as vm:
         return [out.numpy().tobytes() for out in vm.run(x)]
-
-
-@pytest.fixture(scope="module")
-def late() -> nvm.Executable:
-    return nvm.compile(module(), late_bound=list(SHAPES), native=False)
 
 
 @pytest.fixture
@@ -363,260 +331,6 @@ def test_symbolic_links_that_a_file_names(saved: Path) -> None:
         else:
             with pytest.raises(FileError):
                 nvm.load(saved / "forged.nvm")
-
-
-# --- safetensors ----------------------------------------------------------------------------------
-
-
-def archive(header: bytes, data: bytes = b"", length: int | None = None) -> bytes:
-    return struct.pack("<Q", len(header) if length is None else length) + header + data
-
-
-GOOD = b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
-BAD: list[tuple[bytes, str]] = [
-    (b"", "expected 8 bytes, it has 0"),
-    (b"1234567", "expected 8 bytes"),
-    (archive(b"{}", length=3), "a header of 3 bytes in a file of 10"),
-    (archive(b"{}", length=2**64 - 1), "a header of"),
-    (archive(b""), "expected '{'"),
-    (archive(b"[]"), "expected '{'"),
-    (archive(b"{} x"), "behind the header's object"),
-    (archive(b"{}", b"1"), "1 bytes behind the last tensor"),
-    (archive(GOOD, b"123"), "lie outside of the file"),
-    (archive(GOOD, b"12345"), "1 bytes behind the last tensor"),
-    (archive(GOOD.replace(b"[1]", b"[2]"), b"1234"), "do not fit dtype and shape"),
-    (archive(GOOD.replace(b"[0,4]", b"[4,0]"), b"1234"), "lie outside"),
-    (archive(GOOD.replace(b"[0,4]", b"[-1,4]"), b"1234"), "expected a number >= 0"),
-    (archive(GOOD.replace(b"[0,4]", b"[0]"), b"1234"), "expected two numbers"),
-    (archive(GOOD.replace(b"[0,4]", b"[0,1,2]"), b"1234"), "too many numbers"),
-    (archive(GOOD.replace(b"[1]", b"[1,1,1,1,1,1,1,1,1]"), b"1234"), "too many numbers"),
-    (archive(GOOD.replace(b"[1]", b"[99999999999999999999]"), b"1234"), "too large"),
-    (archive(GOOD.replace(b"[1]", b"[4294967296,4294967296,4294967296]"), b"1234"), "do not fit"),
-    (archive(GOOD.replace(b"[1]", b"[01]"), b"1234"), "starts with 0"),
-    (archive(GOOD.replace(b"[1]", b"[1.0]"), b"1234"), "expected ']'"),
-    (archive(GOOD.replace(b'"shape":[1],', b""), b"1234"), "lacks dtype"),
-    (archive(GOOD.replace(b'"shape"', b'"dtype"'), b"1234"), "expected '\"'"),
-    (archive(GOOD.replace(b'"shape"', b'"form"'), b"1234"), "a field twice or too many"),
-    (archive(GOOD[:-1] + b"," + GOOD[1:], b"1234"), "start at 0, expected 4"),
-    (archive(GOOD[:-1] + b',"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}', b"12345678"), "a occurs twice"),
-    (archive(GOOD[:-1] + b',"b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}}', b"1" * 12), "start at 8, expected 4"),
-    (archive(GOOD.replace(b'"a"', b'"\\u00"'), b"1234"), "no such escape"),
-    (archive(GOOD.replace(b'"a"', b'"\\u0000"'), b"1234"), "no such escape"),
-    (archive(GOOD.replace(b'"a"', b'"\\ud800"'), b"1234"), "no such escape"),
-    (archive(GOOD.replace(b'"a"', b'"\\x"'), b"1234"), "no such escape"),
-    (archive(GOOD.replace(b'"a"', b'"\n"'), b"1234"), "control character"),
-    (archive(GOOD.replace(b'"a"', b'"\xff"'), b"1234"), "not UTF-8"),
-    (archive(b'{"a'), "does not end"),
-    (archive(b'{"a\\'), "does not end"),
-    (archive(b'{"__metadata__":{"a":1}}'), "expected '\"'"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("data", "message"), BAD)
-def test_bad_safetensors(data: bytes, message: str, late: nvm.Executable, tmp_path: Path) -> None:
-    path = tmp_path / "w.safetensors"
-    path.write_bytes(data)
-    with pytest.raises(InvalidWeights, match=re.escape(message)):
-        late.bind(path)
-
-
-def test_every_cut_and_changed_byte_of_a_safetensors_file(
-    late: nvm.Executable, tmp_path: Path
-) -> None:
-    path, rng = tmp_path / "w.safetensors", np.random.default_rng(3)
-    save_file(weights(), path, metadata={"format": "np"})
-    data = path.read_bytes()
-    header = 8 + struct.unpack_from("<Q", data)[0]
-    for at in range(0, header, 7):
-        path.write_bytes(data[:at])
-        with pytest.raises(InvalidWeights):
-            late.bind(path)
-        path.write_bytes(data[:at] + bytes([rng.integers(256)]) + data[at + 1 :])
-        with contextlib.suppress(InvalidWeights, WeightsMismatch):
-            late.bind(path)
-
-
-def test_names_of_safetensors(tmp_path: Path) -> None:
-    names = {'ä\n"\\/\t😀': '\\u00e4\\n\\"\\\\\\/\\t\\ud83d\\ude00', "plain.weight": "plain.weight"}
-    header = ",".join(
-        f'"{escaped}" : {{"shape":[ ], "data_offsets":[{i},{i + 1}],"dtype":"U8"}}'
-        for i, escaped in enumerate(names.values())
-    )
-    path = tmp_path / "w.safetensors"
-    path.write_bytes(archive(f'{{ "__metadata__":{{"k":"v"}}, {header} }}  '.encode(), b"\3\4"))
-    words = "".join(f'.weight {json.dumps(n)} uint8 [] ""\n' for n in names)
-    exe = nvm.load(serialize(assemble(f".type uint8\n{words}.const uint8 [] values 1\n{LATE_ASM}")))
-    assert exe.bind(path).is_bound
-
-
-def test_dtypes_that_no_program_has(late: nvm.Executable, tmp_path: Path) -> None:
-    path = tmp_path / "w.safetensors"
-    path.write_bytes(
-        archive(b'{"w":{"dtype":"BF16","shape":[40,5],"data_offsets":[0,400]}}', bytes(400))
-    )
-    with pytest.raises(WeightsMismatch, match=r"different: w is BF16 \(40, 5\), expected float32"):
-        late.bind(path)
-
-
-def test_other_files(late: nvm.Executable, tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="No such file"):
-        late.bind(tmp_path / "none")
-    with pytest.raises(FileError, match="directory"):
-        late.bind(tmp_path)
-    (tmp_path / "w.npz").write_bytes(b"PK\3\4 no archive")
-    with pytest.raises(InvalidWeights, match="no archive of arrays"):
-        late.bind(tmp_path / "w.npz")
-    np.savez(tmp_path / "p.npz", w=np.array([{}], object))
-    with pytest.raises(InvalidWeights, match="allow_pickle"):
-        late.bind(tmp_path / "p.npz")
-
-
-def header_of(data: bytes, old: bytes, new: bytes) -> bytes:
-    """An archive of one member, stored, with another header in the member and the sum that fits."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        name = archive.namelist()[0]
-        content = archive.read(name)
-    assert old in content
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        archive.writestr(name, content.replace(old, new, 1))
-    return out.getvalue()
-
-
-def damaged_archives() -> dict[str, bytes]:
-    plain, packed = io.BytesIO(), io.BytesIO()
-    np.savez(plain, w=np.zeros((5, 40), np.float32))
-    np.savez_compressed(packed, w=np.arange(200, dtype=np.float32).reshape(5, 40))
-    good, small = plain.getvalue(), packed.getvalue()
-    at = small.index(b"w.npy") + 40
-    entry = good.index(b"PK\1\2")
-    return {
-        "cut": good[:-40],
-        "sum": good[:300] + b"\1" + good[301:],
-        "stream": small[:at] + bytes(20) + small[at + 20 :],
-        "method": good[:8] + b"\x63" + good[9 : entry + 10] + b"\x63" + good[entry + 11 :],
-        "locked": good[:6] + b"\1" + good[7 : entry + 8] + b"\1" + good[entry + 9 :],
-        "place": good[: entry + 42] + b"\xff\xff\xff\xef" + good[entry + 46 :],
-        "no dict": header_of(good, b"'descr'", b"'d\xb0scr'"),
-        "open bracket": header_of(good, b"(5, 40), }", b"(5, 40(, }"),
-        "nested": header_of(good, b"(5, 40)", b"(" * 3000),
-        "huge": header_of(good, b"(5, 40), }", b"(9999999999999,)}"),
-        "negative": header_of(good, b"(5, 40)", b"(-5,-4)"),
-        "object": header_of(good, b"'<f4'", b"'|O8'"),
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", damaged_archives())
-def test_damaged_archives(kind: str, late: nvm.Executable, tmp_path: Path) -> None:
-    path = tmp_path / "w.npz"
-    path.write_bytes(damaged_archives()[kind])
-    with pytest.raises(InvalidWeights, match=re.escape(f"{path}: no archive of arrays: ")):
-        late.bind(path)
-
-
-# --- hostile layouts ------------------------------------------------------------------------------
-
-LATE_ASM = """
-.func @main public [] -> t0
-  LoadConst r0, c0
-  Ret r0
-.end
-"""
-
-
-def layout_program(constant: str, weight: str = "[4]") -> bytes:
-    dims = re.search(r"\[(.*?)\]", constant)
-    assert dims is not None
-    kind = f".type Tensor[({dims[1]}), {constant.split()[0]}]"
-    text = f'{kind}\n.weight "w" float32 {weight} ""\n.const {constant}\n{LATE_ASM}'
-    return serialize(assemble(text))
-
-
-MOST = 2**63 - 1
-
-
-@pytest.mark.parametrize(
-    ("constant", "message"),
-    [
-        ('float32 [4] of "w" [0, 1, 4, 1]', "a layout of 4 words"),
-        ('float32 [4] of "w" [0]', "a layout of 1 words"),
-        ('float32 [1] of "w" [0, 1' + ", 1" * 27 + "]", "a layout of 29 words"),
-        ('float32 [4] of "w" [0, 1, 5, 1, 0]', "sizes do not give 4 elements"),
-        (f'float32 [4] of "w" [0, 1, {MOST}, {MOST}, 1, 1, 0, 0]', "sizes do not give 4"),
-        ('float32 [79] of "w" [0, 1, 79, 0, 0]', ""),
-        ('float32 [80] of "w" [0, 1, 80, 0, 0]', "80 elements of a weight of 4"),
-        ('float64 [4] of "w" [0, 1, 4, 1, 0]', "dtype float64 of a weight of float32"),
-        (f'float32 [4] of "w" [{MOST}, 1, 4, 1, 0]', "too large"),
-        (f'float32 [4] of "w" [0, 1, 4, {MOST}, 0]', "too large"),
-        (f'float32 [4] of "w" [0, 1, 4, 1, {MOST}]', "too large"),
-    ],
-)
-def test_layouts_of_no_sense(constant: str, message: str) -> None:
-    data = layout_program(constant)
-    if not message:
-        nvm.load(data)
-        return
-    with pytest.raises(InvalidExecutable, match=re.escape(message)):
-        nvm.load(data)
-
-
-def many_layouts(count: int) -> nvm.Executable:
-    """A program that wants a weight of 256 KiB in `count` layouts 16 times as large."""
-    constants = "".join(
-        f'.const float32 [1048576] of "w" [{base}, 1, 1048576, 0, 0]\n' for base in range(count)
-    )
-    head = '.type Tensor[(1048576), float32]\n.weight "w" float32 [65536] ""\n'
-    return nvm.load(serialize(assemble(head + constants + LATE_ASM)))
-
-
-def test_layouts_are_bounded_by_the_weights() -> None:
-    """A hostile header asks for one weight again and again: 16 times the weights and 16 MiB are the most."""
-    w = {"w": np.zeros(65536, np.float32)}
-    assert many_layouts(5).bind(w).is_bound
-    with pytest.raises(nvm.errors.MemoryLimit, match="more than 20971520 bytes, which is 16 times"):
-        many_layouts(6).bind(w)
-    assert many_layouts(6).bind(w, max_bytes=24 << 20).is_bound
-    with pytest.raises(nvm.errors.MemoryLimit, match="more than 1000 bytes, which is the limit"):
-        many_layouts(1).bind(w, max_bytes=1000)
-    with pytest.raises(ValueError, match="max_bytes is 0"):
-        many_layouts(1).bind(w, max_bytes=0)
-
-
-@pytest.mark.parametrize(
-    "layout",
-    [
-        "[1, 1, 4, 1, 0]", "[0, 1, 4, 2, 0]", "[4, 1, 4, 0, 0]", "[0, 1, 4, 1152921504606846976, 0]",
-        "[0, 100, 4, 3, 1]", "[0, 1, 2, 2, 3, 1, 0, 0]",
-    ],
-)  # fmt: skip
-def test_layouts_that_lead_out_of_the_weight(layout: str) -> None:
-    exe = nvm.load(layout_program(f'float32 [4] of "w" {layout}'))
-    with pytest.raises(InvalidExecutable, match="the layout of w leads out of it"):
-        exe.bind({"w": np.zeros(4, np.float32)})
-
-
-@pytest.mark.parametrize(
-    ("constant", "expected"),
-    [
-        ('float32 [4] of "w" [0, 1, 4, 1, 0]', [1, 2, 3, 4]),
-        ('float32 [2] of "w" [2, 1, 2, 1, 0]', [3, 4]),
-        ('float32 [2, 2] of "w" [0, 1, 2, 2, 1, 2, 0, 0]', [[1, 3], [2, 4]]),
-        ('float32 [4] of "w" [0, 1, 2, 2, 1, 2, 0, 0]', [1, 3, 2, 4]),
-        ('float32 [2, 3] of "w" [0, 4, 2, 3, 2, 1, 3, 1]', [[1, 2, 3], [3, 0, 0]]),
-        ('float32 [3] of "w" [3, 2, 3, 7, 2]', [4, 0, 0]),
-        ('float32 [] of "w" [3, 1]', 4),
-        ('float32 [] of "w" [3, 0]', 0),
-        ('float32 [1, 1] of "w" [3, 1]', [[4]]),
-        ('float32 [0, 3] of "w" [99, 1, 0, 3, 7, 7, 0, 0]', np.zeros((0, 3))),
-        (f'float32 [0, 3] of "w" [{MOST}, 1, 0, 3, {MOST}, 1, 0, {MOST}]', np.zeros((0, 3))),
-        ('float32 [2, 1, 2] of "w" [1, 9, 2, 1, 2, 1, 5, 1, 1, 9, 1]', [[[2, 3]], [[3, 4]]]),
-    ],
-)
-def test_layouts(constant: str, expected: Any) -> None:
-    for verify in (None, "full"):
-        exe = nvm.load(layout_program(constant), verify=verify)  # type: ignore[arg-type]
-        bound = exe.bind({"w": np.arange(1, 5, dtype=np.float32)})
-        np.testing.assert_array_equal(nvm.VirtualMachine(bound).run().numpy(), expected)
 
 
 CONV = """#[version = "0.0.5"]
