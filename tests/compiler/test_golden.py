@@ -1,7 +1,8 @@
 """Golden files of the passes: tests/golden/<pass>/<case>.rly holds a program before and after the pass.
 
 Parts: `// BEFORE` and `// AFTER`. The form that the pass needs (A-normal form, groups...) is made by the passes before it
-that a `// NEEDS: name, name` line lists; `// DEVICES: name` says what the program is compiled for beside the host.
+that a `// NEEDS: name, name` line lists; `// DEVICES: name` says what the program is compiled for beside the host,
+`// EXTERNALS: name, name` for which backends of tests/compiler/externals.py.
 `pytest --update-golden` rewrites the AFTER parts.
 """
 
@@ -33,6 +34,7 @@ from nimblevm.compiler.passes.manifest_alloc import MANIFEST_ALLOC
 from nimblevm.compiler.passes.name_effects import NAME_EFFECTS
 from nimblevm.compiler.passes.pack_convolutions import PACK_CONVOLUTIONS
 from nimblevm.compiler.passes.partial_eval import PARTIAL_EVAL
+from nimblevm.compiler.passes.partition import PARTITION
 from nimblevm.compiler.passes.plan_devices import PLAN_DEVICES
 from nimblevm.compiler.passes.plan_memory import PLAN_MEMORY
 from nimblevm.compiler.passes.project_tables import PROJECT_TABLES
@@ -52,6 +54,7 @@ from nimblevm.relay.ir import IRModule
 from nimblevm.relay.parser import parse_module
 from nimblevm.relay.printer import astext
 from nimblevm.relay.structural import structural_equal
+from tests.compiler.externals import EXTERNALS
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 PASSES: dict[str, Pass] = {
@@ -60,7 +63,7 @@ PASSES: dict[str, Pass] = {
         NAME_EFFECTS, INSERT_CHECKS, INLINE, SIMPLIFY, FOLD_CONSTANT, CSE, DEAD_CODE, SHAPE_FUNCTIONS, TO_ANF, LAMBDA_LIFT,
         FIND_APPENDS, FUSE_OPS, MANIFEST_ALLOC, FUSE_LOOPS, FUSE_LEVELS, PLAN_MEMORY, TO_GRAPH, SIMPLIFY_INFERENCE, ETA_EXPAND, PARTIAL_EVAL,
         SPLIT_INPUTS, HOIST_PROJECTION, SPLIT_PRODUCTS, SPLIT_LOOPS, BATCH_LEAVES, BATCH_LEVELS, JOIN_INPUTS,
-        SPECIALIZE_LOOPS, PROJECT_TABLES, FOLD_BATCH_NORM, PACK_CONVOLUTIONS, WINOGRAD, PLAN_DEVICES,
+        SPECIALIZE_LOOPS, PROJECT_TABLES, FOLD_BATCH_NORM, PACK_CONVOLUTIONS, WINOGRAD, PLAN_DEVICES, PARTITION,
     )
 }  # fmt: skip
 CASES = sorted(path for name in PASSES for path in (GOLDEN / name).glob("*.rly"))
@@ -73,19 +76,26 @@ def split(text: str) -> tuple[str, str, str]:
     return head, before, after
 
 
+def marked(head: str, mark: str) -> list[str]:
+    """The names of a line `// MARK: name, name`."""
+    lines = (
+        line.removeprefix(f"// {mark}:")
+        for line in head.splitlines()
+        if line.startswith(f"// {mark}:")
+    )
+    return [name.strip() for line in lines for name in line.split(",")]
+
+
 def run(path: Path) -> tuple[IRModule, IRModule]:
     head, before, _ = split(path.read_text())
     devices = Devices()
-    for line in head.splitlines():
-        if line.startswith("// DEVICES:"):
-            name = line.removeprefix("// DEVICES:").strip()
-            devices = Devices(("cpu", name), 1, entries=frozenset(("main",)))
-    context = PassContext(verify=True, evaluate=evaluate_call, devices=devices)
+    for name in marked(head, "DEVICES"):
+        devices = Devices(("cpu", name), 1, entries=frozenset(("main",)))
+    externals = tuple(EXTERNALS[name] for name in marked(head, "EXTERNALS"))
+    context = PassContext(verify=True, evaluate=evaluate_call, devices=devices, externals=externals)
     mod = infer_type(parse_module(before, path.name))
-    for line in head.splitlines():
-        if line.startswith("// NEEDS:"):
-            for name in line.removeprefix("// NEEDS:").split(","):
-                mod = PASSES[name.strip()](mod, context)
+    for name in marked(head, "NEEDS"):
+        mod = PASSES[name](mod, context)
     original = dict(mod.functions)
     result = PASSES[path.parent.name](mod, context)
     assert dict(mod.functions) == original, "the pass changed its argument"

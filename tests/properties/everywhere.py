@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import nimblevm as nvm
@@ -39,6 +39,14 @@ def module(program: str | nvm.relay.IRModule) -> nvm.relay.IRModule:
     return nvm.relay.parse('#[version = "0.0.5"]\n' + program, source_name="program.rly")
 
 
+def outcome(function: Callable[..., Any], *args: Any) -> Any:
+    """The value, or the error."""
+    try:
+        return function(*args)
+    except NimbleError as error:
+        return error
+
+
 def run_everywhere(
     program: str | nvm.relay.IRModule, *args: Any, name: str = "main", native: bool = True
 ) -> Any:
@@ -63,16 +71,9 @@ def fails_everywhere(
 ) -> None:
     """AssertionError unless the oracle and all variants raise `error` (exactly this class)."""
     mod = module(program)
-    found = {"oracle": _outcome(lambda: evaluate(mod, args, name))}
+    found = {"oracle": outcome(evaluate, mod, args, name)}
     for label, options in VARIANTS.items():
         with nvm.VirtualMachine(nvm.compile(mod, native=label == "default", **options)) as vm:
-            found[label] = _outcome(lambda vm=vm: vm.invoke(name, *args))
+            found[label] = outcome(vm.invoke, name, *args)
     wrong = {label: got for label, got in found.items() if type(got) is not error}
     assert not wrong, f"expected {error.__name__} everywhere, but {wrong}"
-
-
-def _outcome(run: Any) -> Any:
-    try:
-        return run()
-    except NimbleError as error:
-        return error

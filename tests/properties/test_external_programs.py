@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nimblevm as nvm
@@ -27,19 +27,14 @@ from nimblevm.relay.interpreter import evaluate
 from nimblevm.relay.ir import Call, Expr, Function, IRModule
 from nimblevm.relay.op.registry import Op
 from tests.properties.compare import assert_same
+from tests.properties.examples import examples
 from tests.properties.extended import extended_programs
 from tests.properties.operators import DRAWN, module_text, operator_program
 from tests.properties.programs import Program, programs
 from tests.relay.op.draw import SeededSource
 
-QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-FEW = settings(
-    max_examples=4,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=QUIET,
-)
-MANY = settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=QUIET)
+FEW = examples(4)
+MANY = examples(300)
 NAMES = ("oracle_a", "oracle_b")
 REGIONS: dict[bytes, Region] = {}
 

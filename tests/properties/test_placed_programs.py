@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 import nimblevm as nvm
 from nimblevm.errors import NimbleError
@@ -16,16 +16,16 @@ from nimblevm.relay.infer_type import infer_type
 from nimblevm.relay.interpreter import evaluate
 from tests.properties.compare import assert_same
 from tests.properties.effects import effect_programs
-from tests.properties.everywhere import PLAIN
+from tests.properties.everywhere import PLAIN, outcome
+from tests.properties.examples import examples
 from tests.properties.extended import extended_programs
 from tests.properties.operators import module_text
 from tests.properties.programs import Program, programs
 from tests.properties.recurrent import Recurrent, loops, to_adt, walks
 from tests.properties.test_operator_programs import batches
 
-QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-FEW = settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=QUIET)
-MANY = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=QUIET)
+FEW = examples(2)
+MANY = examples(60)
 ARGS = (np.int32(2), np.int32(5))
 VARIANTS: tuple[dict[str, Any], ...] = ({"verify": True}, dict(PLAIN), {"unbox": False})
 
@@ -47,13 +47,6 @@ def check_all(program: Program) -> None:
         check(mod, program.args, expected, **options)
 
 
-def outcome(run: Any, *args: Any) -> Any:
-    try:
-        return run(*args)
-    except NimbleError as error:
-        return type(error)
-
-
 def check_effects(text: str) -> None:
     """Errors come as they do on the host."""
     mod = nvm.relay.parse(text, source_name="random.rly")
@@ -61,8 +54,8 @@ def check_effects(text: str) -> None:
     for options in ({}, {"device": "simulated"}):
         with nvm.VirtualMachine(nvm.compile(mod, native=False, **PLAIN, **options)) as vm:
             found.append(outcome(vm.run, *ARGS))
-    if isinstance(found[0], type):
-        assert found[1] is found[0]
+    if isinstance(found[0], NimbleError):
+        assert type(found[1]) is type(found[0])
     else:
         assert_same(found[1], found[0])
 

@@ -8,19 +8,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import given, reject
 
 import nimblevm as nvm
 from nimblevm.errors import NimbleError, RelayTypeError
 from nimblevm.relay.interpreter import evaluate
 from tests.properties.compare import assert_same
 from tests.properties.everywhere import PLAIN
+from tests.properties.examples import examples
 from tests.properties.extended import extended_programs
 from tests.properties.programs import Program, programs
 
-QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-FEW = settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=QUIET)
-MANY = settings(max_examples=500, deadline=None, derandomize=True, suppress_health_check=QUIET)
+FEW = examples(5)
+MANY = examples(500)
 
 
 def check(program: Program, tmp_path_factory: pytest.TempPathFactory) -> None:

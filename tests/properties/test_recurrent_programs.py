@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 import nimblevm as nvm
 from nimblevm.relay.infer_type import infer_type
 from nimblevm.relay.interpreter import evaluate
 from tests.properties.compare import assert_same
+from tests.properties.examples import examples
 from tests.properties.recurrent import Recurrent, loops, to_adt, walks
 
-QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-FEW = settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=QUIET)
-MANY = settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=QUIET)
+FEW = examples(5)
+MANY = examples(300)
 
 
 def check(program: Recurrent, native: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 import nimblevm as nvm
 from nimblevm.compiler.pass_base import PassContext
@@ -16,12 +16,12 @@ from nimblevm.relay.infer_type import infer_type
 from nimblevm.relay.interpreter import Interpreter, evaluate
 from nimblevm.relay.ir import IRModule
 from tests.properties.compare import assert_same
+from tests.properties.examples import examples
 from tests.properties.extended import extended_programs
 from tests.properties.programs import Program, programs
 
-QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-FEW = settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=QUIET)
-MANY = settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=QUIET)
+FEW = examples(4)
+MANY = examples(100)
 
 ORACLE = Interpreter(IRModule())
 CONTEXT = PassContext(
