@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nimblevm.compiler.devices import Devices, UnmetAnnotation
+from nimblevm.compiler.devices import Devices, KeptFields, UnmetAnnotation
 from nimblevm.compiler.domains import Domains, Leaf, Tree, leaves, unify
 from nimblevm.compiler.kernel_table import KernelCache
 from nimblevm.compiler.op_class import OpClass, class_of, is_int
@@ -42,6 +42,7 @@ from nimblevm.relay.ir import (
 from nimblevm.relay.op.device import ANNOTATIONS
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.op.vm import LINEARIZE
+from nimblevm.relay.text import type_text
 from nimblevm.relay.types import (
     FuncType,
     GlobalTypeVar,
@@ -110,6 +111,7 @@ class Flow:
     kernels: dict[Call, Kernel] = field(default_factory=dict)
     edges: list[Edge] = field(default_factory=list)
     unmet: list[UnmetAnnotation] = field(default_factory=list)
+    kept: dict[Var, KeptFields] = field(default_factory=dict)
     entries: frozenset[GlobalVar] = frozenset()
 
 
@@ -170,9 +172,8 @@ class Collector:
 
     def _entry(self, function: Function, signature: Signature) -> None:
         """Tensors that come from outside are copied at the start; what else holds tensors keeps them on the host."""
-        types = [type_of(p) for p in function.params]
-        for type_, tree in zip(types, signature.params, strict=True):
-            stack: list[tuple[Type, Tree]] = [(type_, tree)]
+        for param, tree in zip(function.params, signature.params, strict=True):
+            stack: list[tuple[Type, Tree]] = [(type_of(param), tree)]
             while stack:
                 current, here = stack.pop()
                 if isinstance(current, TensorType) and isinstance(here, Leaf):
@@ -180,20 +181,24 @@ class Collector:
                     self._edge(self.host, here)
                 elif isinstance(current, TupleType) and isinstance(here, tuple):
                     stack.extend(zip(current.fields, here, strict=True))
-                else:
-                    self._keep_on_host(current, here)
+                elif self._keep_on_host(current, here):
+                    text = type_text(type_of(param))
+                    kept = KeptFields(self.name, f"%{param.name_hint}", text, param.span)
+                    self.flow.kept[param] = kept
         result = function.ret_type or type_of(function.body)
         for part, tree in _with_trees(result, signature.result):
             if isinstance(part, FuncType | RefType):
                 self._keep_on_host(part, tree)
 
-    def _keep_on_host(self, type_: Type, tree: Tree) -> None:
-        for leaf in leaves(tree):
-            unify(leaf, Leaf(0))
+    def _keep_on_host(self, type_: Type, tree: Tree) -> bool:
+        """Whether there are tensors in it."""
+        found = leaves(tree)
         for data in _data_types(type_, self.mod):
             for constructor in self.mod.type_definitions[data].constructors:
-                for leaf in self.flow.domains.own_leaves(constructor):
-                    unify(leaf, Leaf(0))
+                found += self.flow.domains.own_leaves(constructor)
+        for leaf in found:
+            unify(leaf, Leaf(0))
+        return bool(found)
 
     def _edge(self, a: Leaf, b: Leaf, weight: float = 1.0) -> None:
         self.flow.edges.append(Edge(a, b, self.weight * weight))

@@ -46,6 +46,18 @@ class UnmetAnnotation:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptFields:
+    """A parameter of a function that is called from outside whose type has tensors in fields, references or closures:
+    they stay on the host.
+    """
+
+    function: str
+    value: str
+    type: str
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Placement:
     """Where everything of a program went. devices: the file's table, each a list of backends with commas."""
 
@@ -53,6 +65,7 @@ class Placement:
     kernels: tuple[KernelPlacement, ...]
     copies: tuple[CopyPlacement, ...]
     unmet: tuple[UnmetAnnotation, ...] = ()
+    kept: tuple[KeptFields, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"device {i}: {name}" for i, name in enumerate(self.devices)]
@@ -66,6 +79,12 @@ class Placement:
             often = ", each time round" if c.repeated else ""
             way = f"{self.devices[c.source]} -> {self.devices[c.target]}"
             lines.append(f"  {way:<20} @{c.function} {c.value}: {c.reason}{often}{_place(c.span)}")
+        if self.kept:
+            lines += [
+                f"arguments that keep their fields on the host, since callers from outside make them: {len(self.kept)}",
+                "  (entry_points leaves out a function that is not called from outside)",
+            ]
+            lines += [f"  @{k.function} {k.value}: {k.type}{_place(k.span)}" for k in self.kept]
         if self.unmet:
             lines += [
                 f"annotations for devices that the program is not compiled for: {len(self.unmet)}"
@@ -118,4 +137,11 @@ class Devices:
         return None
 
 
-__all__ = ["CopyPlacement", "Devices", "KernelPlacement", "Placement", "UnmetAnnotation"]
+__all__ = [
+    "CopyPlacement",
+    "Devices",
+    "KeptFields",
+    "KernelPlacement",
+    "Placement",
+    "UnmetAnnotation",
+]

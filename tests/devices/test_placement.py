@@ -117,6 +117,35 @@ def test_the_detector_names_each_copy() -> None:
     assert set(on_host) == {"get_valid_counts", "non_max_suppression"}
 
 
+def test_seq2seq_copies_one_number_a_step() -> None:
+    """The symbol that decides whether to go on, and nothing else of a step; the report says which kernel's."""
+    m = model("seq2seq")
+    exe, report = placed(m.module(), m.params)
+    (ids, _) = m.inputs(exe)
+    inside = [c for c in report.copies if not c.boundary and c.source == 1]
+    assert [(c.function, c.value, c.repeated) for c in inside] == [("main_decode", "%p", True)]
+    assert inside[0].reason == "reshape reads it on the host"
+    steps = []
+    for most in (1, 3, 8):
+        result, to, back = counted(exe, (ids, np.int32(most)))
+        steps.append(result.shape[0])
+        assert (to, back) == (1, 1 + result.shape[0])
+    assert steps[0] < steps[-1]
+
+
+def test_fields_of_arguments_stay_on_the_host_and_are_named() -> None:
+    """What a caller from outside may hand to a recursive function decides for all of its calls."""
+    exe, report = placed(program(LIST))
+    assert [(k.function, k.value) for k in report.kept] == [("map_", "%l")]
+    assert "@map_ %l: List[Tensor[(4), float32]] (m.rly:4:11)" in str(report)
+    x = np.ones(4, np.float32)
+    assert counted(exe, (x,))[1:] == (3, 3)  # each field of two, in and out
+    exe, report = placed(program(LIST), entry_points=["main"])
+    assert report.kept == ()
+    assert "stay on the host" not in str(report)
+    assert counted(exe, (x,))[1:] == (1, 1)
+
+
 def test_state_stays_on_the_device() -> None:
     body = """def @main(%x: Tensor[(?n, 4), float32], %h: Tensor[(?n, 4), float32]) {
       let %y = tanh(%x + %h); (%y, %y * 2f) }"""

@@ -67,7 +67,9 @@ def _placed(mod: IRModule, ctx: PassContext, devices: Devices) -> IRModule:
     result = map_functions(mod, place)
     _results(mod, flow, report)
     if devices.on_placement is not None:
-        rows = (tuple(report.kernels), tuple(report.copies), tuple(flow.unmet))
+        rows = (
+            tuple(report.kernels), tuple(report.copies), tuple(flow.unmet), tuple(flow.kept.values())
+        )  # fmt: skip
         devices.on_placement(Placement(devices.names, *rows))
     return result
 
