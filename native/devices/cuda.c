@@ -158,6 +158,7 @@ static nvm_status finish(cuda_device *d) {
   result = d->cu->stream_sync(d->stream);
   if (result != CU_SUCCESS) return failed(d, result, "waiting for queued work");
   d->staged = 0;
+  d->gpu.queued = 0;
   return reads ? report(d) : NVM_OK;
 }
 
@@ -396,8 +397,9 @@ static nvm_status cuda_load(nvm_device *device, const nvm_device_section *sectio
   return NVM_OK;
 }
 
-static nvm_status launch_one(cuda_device *d, const nvm_gpu_kernel *kernel, uint32_t number,
-                             void *const *bufs, int64_t *dims) {
+static nvm_status launch_one(cuda_device *d, const nvm_kernel_ctx *ctx,
+                             const nvm_gpu_kernel *kernel, uint32_t number, void *const *bufs,
+                             int64_t *dims) {
   const nvm_device_launch *launch = &kernel->code->launches[number];
   void *parameters[NVM_MAX_OPERANDS + 1 + NVM_MAX_LAUNCH_DIMS];
   uint32_t groups[3], n = 0;
@@ -407,6 +409,7 @@ static nvm_status launch_one(cuda_device *d, const nvm_gpu_kernel *kernel, uint3
     NVM_FAIL(NVM_UNSUPPORTED,
              "cuda: %s needs a grid of %u x %u x %u groups, at most %d along y and z",
              launch->entry, groups[0], groups[1], groups[2], MAX_GROUPS_YZ);
+  NVM_TRY(nvm_gpu_admit(&d->gpu, ctx));
   /* Each points to 8 bytes, which the driver copies; it writes to none. */
   for (uint32_t i = 0; i < launch->n_operands; i++)
     parameters[n++] = (void *)(uintptr_t)&bufs[launch->operands[i]];
@@ -424,11 +427,11 @@ static nvm_status cuda_launch(nvm_device *device, const nvm_kernel_ctx *ctx, nvm
                               const void *code, void *const *bufs, int64_t *dims) {
   cuda_device *d = of(device);
   const nvm_gpu_kernel *kernel = code;
-  (void)ctx, (void)fn;
+  (void)fn;
   NVM_TRY(begin(d));
   nvm_status status = NVM_OK;
   for (uint32_t i = 0; i < kernel->code->n_launches && status == NVM_OK; i++)
-    status = launch_one(d, kernel, i, bufs, dims);
+    status = launch_one(d, ctx, kernel, i, bufs, dims);
   end(d);
   return status;
 }

@@ -91,6 +91,13 @@ nvm_status nvm_gpu_find_kernel(nvm_device *device, void *module, uint32_t index,
   return NVM_OK;
 }
 
+nvm_status nvm_gpu_admit(nvm_gpu *gpu, const nvm_kernel_ctx *ctx) {
+  NVM_TRY(ctx->poll(ctx));
+  if (gpu->queued >= NVM_GPU_QUEUE) NVM_TRY(gpu->base.vtable->sync(&gpu->base));
+  gpu->queued++;
+  return NVM_OK;
+}
+
 nvm_status nvm_gpu_report(nvm_gpu *gpu, const nvm_device_fault *found) {
   gpu->may_have_fault = 0;
   if (found->code == 0) return NVM_OK;

@@ -29,7 +29,12 @@ typedef struct nvm_gpu {
   nvm_device base;
   nvm_gpu_module *modules; /* all that are loaded: for names in faults */
   int may_have_fault;      /* a kernel that can fail was queued since the record was read */
+  uint32_t queued;         /* launches since the queue was waited for */
 } nvm_gpu;
+
+/* The most launches that stand in a device's queue: a run that is cancelled waits for these.
+ * Waiting costs a driver some 10 us, so once in that many launches it is nothing. */
+enum { NVM_GPU_QUEUE = 256 };
 
 /* A section read and checked, without handles. out_module: owned, freed by nvm_gpu_module_destroy.
  * Errors: UNSUPPORTED (no generated code), INVALID_EXECUTABLE, OUT_OF_MEMORY. */
@@ -52,6 +57,10 @@ nvm_status nvm_gpu_check_code(const nvm_device_section *section, const nvm_devic
 /* The vtable's find_kernel: an nvm_gpu_kernel. */
 nvm_status nvm_gpu_find_kernel(nvm_device *device, void *module, uint32_t index, const char *name,
                                const nvm_signature *signature, const void **out_code);
+
+/* Before each launch: may the run go on? Waits (vtable->sync) for what is queued if that is too
+ * much. Errors: those of `sync`, CANCELLED, TIME_LIMIT, INTERRUPTED. */
+NVM_NODISCARD nvm_status nvm_gpu_admit(nvm_gpu *gpu, const nvm_kernel_ctx *ctx);
 
 /* What `found`, the device's record, says; the backend has set that to 0 if it said something.
  * Errors: NVM_OK if there is none, else the kernel's (nvm_kernel_fault). */

@@ -165,6 +165,7 @@ static void drop_staged(opencl_device *d) {
 /* What kernels reported since the last time; everything queued has run. */
 static nvm_status check_faults(opencl_device *d) {
   drop_staged(d);
+  d->gpu.queued = 0;
   if (!d->gpu.may_have_fault) return NVM_OK;
   nvm_device_fault found, none = {0};
   int32_t error =
@@ -383,7 +384,6 @@ static nvm_status opencl_launch(nvm_device *device, const nvm_kernel_ctx *ctx, n
                                 const void *code, void *const *bufs, int64_t *dims) {
   opencl_device *d = of(device);
   const nvm_gpu_kernel *kernel = code;
-  (void)ctx;
   (void)fn;
   NVM_TRY(nvm_opencl_check_process());
   for (uint32_t i = 0; i < kernel->code->n_launches; i++) {
@@ -392,6 +392,7 @@ static nvm_status opencl_launch(nvm_device *device, const nvm_kernel_ctx *ctx, n
     size_t whole[3], local[3];
     NVM_TRY(nvm_device_grid(launch, kernel->signature, dims, groups));
     if (!groups[0]) continue;
+    NVM_TRY(nvm_gpu_admit(&d->gpu, ctx));
     for (int axis = 0; axis < 3; axis++) {
       local[axis] = launch->block[axis];
       whole[axis] = local[axis] * groups[axis];

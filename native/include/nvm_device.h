@@ -76,7 +76,9 @@ typedef struct nvm_device_vtable {
   nvm_status (*find_kernel)(nvm_device *device, void *module, uint32_t index, const char *name,
                             const nvm_signature *signature, const void **out_code);
   /* Run a kernel whose operands have been checked. fn: the host function; code: what find_kernel
-   * gave, NULL with host_code. May be queued. */
+   * gave, NULL with host_code. May be queued; ctx->poll, asked before each part, says whether to go
+   * on, and what is queued is kept so short that waiting for it takes no longer than a kernel may.
+   */
   nvm_status (*launch)(nvm_device *device, const nvm_kernel_ctx *ctx, nvm_kernel_fn fn,
                        const void *code, void *const *bufs, int64_t *dims);
 

@@ -107,7 +107,7 @@ static nvm_status ctx_poll(const nvm_kernel_ctx *ctx) {
   if (!call->host) return NVM_OK;
   /* The IR interpreter asks after a fixed amount of work, so that its loops use up fuel like
    * instructions do. */
-  return call->host->poll(call->vm, call->kernel->fn ? 0 : NVM_IR_POLL_WORK);
+  return call->host->poll(call->vm, call->interpreted ? NVM_IR_POLL_WORK : 0);
 }
 
 enum { TURNED_PIECES = 16 };
@@ -362,6 +362,7 @@ nvm_status nvm_call_kernel(nvm_call *call, const nvm_pool *pools, const nvm_kern
   call->kernel = kernel;
   call->code = NVM_OK;
   call->regions = 0;
+  call->interpreted = fn == run_ir && !code;
   nvm_device *target = pool->device;
   const uint64_t since = NVM_UNLIKELY(call->profiled) ? nvm_cycles() : 0;
   nvm_status status = target->vtable->launch(target, &call->ctx, fn, code, bufs, dims);

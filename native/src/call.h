@@ -29,6 +29,7 @@ typedef struct nvm_call {
   const nvm_external *external; /* external code on the host that runs in place of the kernel */
   int32_t threads;
   int profiled;     /* calls are timed */
+  int interpreted;  /* the kernel's IR runs on the host */
   uint32_t regions; /* how often the kernel has called parallel_for */
   /* The first fault reported through ctx->fail. */
   nvm_status code; /* NVM_OK: none */

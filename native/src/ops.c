@@ -261,8 +261,8 @@ nvm_status nvm_op_call_kernel(nvm_vm *vm, int64_t *ints, nvm_object *const *objs
    * clock. */
   int64_t cost = 256 + (int64_t)(bytes >> 6);
   vm->slice -= cost;
-  if (kernel->fn)
-    vm->slice_kernels += cost; /* interpreted kernels use fuel, machine code only time */
+  if (!vm->call.interpreted)
+    vm->slice_kernels += cost; /* interpreted kernels use fuel, other code only time */
   vm->kernel_calls++;
   const nvm_signature *sig = &kernel->signature;
   for (uint32_t i = 0; i < sig->n_out; i++)

@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "call.h"
 #include "nvm_api.h"
 #include "nvm_device.h"
 
@@ -58,7 +59,9 @@ HARNESS harness_find(nvm_device *device, void *module, uint32_t index, uint32_t 
   return device->vtable->find_kernel(device, module, index, "the_kernel", &signature, out_code);
 }
 HARNESS harness_launch(nvm_device *device, const void *code, void *const *bufs, int64_t *dims) {
-  return device->vtable->launch(device, NULL, NULL, code, bufs, dims);
+  nvm_call call;
+  nvm_call_init(&call, NULL, NULL, 1);
+  return device->vtable->launch(device, &call.ctx, NULL, code, bufs, dims);
 }
 __attribute__((visibility("default"))) const char *harness_message(void) {
   return nvm_last_error()->message;

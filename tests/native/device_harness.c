@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "call.h"
 #include "nvm_api.h"
 #include "nvm_device.h"
 
@@ -60,7 +61,9 @@ int32_t device_run(session *s, uint32_t kernel, uint32_t n_operands, uint32_t n_
     if (status == NVM_OK && sizes[i])
       status = v->copy_from_host(s->device, memory[i], BEFORE, data[i], sizes[i]);
   }
-  if (status == NVM_OK) status = v->launch(s->device, NULL, NULL, code, bufs, dims);
+  nvm_call call;
+  nvm_call_init(&call, NULL, NULL, 1);
+  if (status == NVM_OK) status = v->launch(s->device, &call.ctx, NULL, code, bufs, dims);
   if (status == NVM_OK) status = v->sync(s->device);
   for (uint32_t i = 0; i < n_operands && status == NVM_OK; i++)
     if (sizes[i]) status = v->copy_to_host(s->device, data[i], memory[i], BEFORE, sizes[i]);

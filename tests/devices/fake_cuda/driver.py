@@ -39,6 +39,7 @@ class State(ctypes.Structure):
         for name in (
             "live_blocks", "live_bytes", "live_pinned", "modules", "streams", "events", "contexts", "pushed", "calls",
             "launches", "threads_run", "copies_in", "copies_out", "copies_within", "syncs", "queued", "violations",
+            "most_queued",
         )
     ]  # fmt: skip
 

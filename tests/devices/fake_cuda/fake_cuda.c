@@ -155,7 +155,7 @@ EXPORT void fake_cuda_reset(void) {
   counts = (fake_cuda_state){.live_pinned = counts.live_pinned,
                              .modules = counts.modules,
                              .streams = counts.streams,
-                             .queued = counts.queued};
+                             .queued = counts.queued, .most_queued = counts.queued};
   violations[0] = trace[0] = failure_function[0] = 0;
   failure_at = sticky = async_error = 0;
   memory_limit = (int64_t)1 << 34;
@@ -386,7 +386,7 @@ static operation *queue(cu_stream stream, enum kind kind) {
   op->kind = kind;
   *stream->last = op;
   stream->last = &op->next;
-  counts.queued++;
+  if (++counts.queued > counts.most_queued) counts.most_queued = counts.queued;
   return op;
 }
 

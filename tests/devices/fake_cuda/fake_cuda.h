@@ -17,7 +17,7 @@
 typedef struct fake_cuda_state {
   int64_t live_blocks, live_bytes, live_pinned, modules, streams, events, contexts, pushed;
   int64_t calls, launches, threads_run, copies_in, copies_out, copies_within, syncs, queued,
-      violations;
+      violations, most_queued;
 } fake_cuda_state;
 
 /* Forget failures, counts and sticky errors; what is alive stays alive. */
