@@ -45,6 +45,7 @@ from typing import TypeGuard
 
 import numpy as np
 
+from nimblevm.abi import MAX_OPERANDS
 from nimblevm.compiler.dataflow import is_op
 from nimblevm.compiler.kernel_table import KernelCache
 from nimblevm.compiler.pass_base import Pass, PassContext
@@ -64,7 +65,6 @@ from nimblevm.compiler.rewrite import (
     with_children,
 )
 from nimblevm.kernels.levels import NotByLevels
-from nimblevm.kernels.loop_ir_validate import MAX_OPERANDS
 from nimblevm.kernels.lower import lower_primitive
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim, DimVar
