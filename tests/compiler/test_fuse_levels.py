@@ -95,12 +95,13 @@ def test_tree_lstm_gives_the_bits_of_kernels_a_level() -> None:
         np.testing.assert_allclose(before[0].numpy(), wanted[0], rtol=2e-4, atol=2e-5)
 
 
-def test_a_chain_of_ten_thousand_nodes_and_its_scratch() -> None:
+@pytest.mark.parametrize("nodes", [2_000, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_a_long_chain_and_its_scratch(nodes: int) -> None:
     """Scratch is for the largest level: memory of a chain is its tables, not five times that."""
     sizes = {"inputs": INPUTS, "hidden": 8}
     given = treelstm.params(**sizes)
     exe = nvm.compile(nvm.relay.parse(treelstm.text(**sizes)), given)
-    tree = chain(np.random.default_rng(1), 10_000)
+    tree = chain(np.random.default_rng(1), nodes)
     value = treelstm.fold(tree, exe.constructor("Leaf"), exe.constructor("Node"))
     vm = nvm.VirtualMachine(exe)
     for found, expected in zip(vm.run(value), treelstm.reference(tree, **given), strict=True):
@@ -112,7 +113,12 @@ def test_a_chain_of_ten_thousand_nodes_and_its_scratch() -> None:
 
 @pytest.mark.parametrize(
     ("cell", "dtype"),
-    [(cell, "float32") for cell in CELLS] + [(next(iter(CELLS)), "float64")],
+    [
+        ("node's product hoisted", "float32"),
+        ("product of a sum", "float32"),
+        pytest.param("product of a product", "float32", marks=pytest.mark.slow),
+        pytest.param("node's product hoisted", "float64", marks=pytest.mark.slow),
+    ],
 )
 def test_other_cells(cell: str, dtype: str) -> None:
     """Against kernels a level, and against the interpreter."""

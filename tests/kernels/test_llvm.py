@@ -118,7 +118,7 @@ def test_float16_conversion_is_exact(target: str) -> None:
         np.testing.assert_array_equal(found, values.astype("float16"))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 def test_math_has_the_bits_of_its_definition(dtype: str) -> None:
     check_math(dtype, "native", NAMES)
 

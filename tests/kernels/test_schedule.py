@@ -100,7 +100,9 @@ def test_what_has_no_sum_stays_as_it_is() -> None:
     assert schedule(kernel, ()).buffers == kernel.buffers
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "int32", pytest.param("float64", marks=pytest.mark.slow)]
+)
 def test_rows_that_share_a_row_major_operand(dtype: str) -> None:
     text = f"def @main(%a: Tensor[(?b, ?m, ?k), {dtype}], %c: Tensor[(?b, ?k, ?n), {dtype}])"
     calls = []

@@ -161,7 +161,7 @@ def test_the_first_fault_is_reported() -> None:
             assert bits(vm.run(x, np.zeros(600, "int64")))  # works on
 
 
-@pytest.mark.parametrize("threads", THREADS)
+@pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.slow), 4])
 def test_cancel_and_time_limit(long: nvm.Executable, threads: int) -> None:
     x = np.linspace(0, 1, 6_000_000)
     with nvm.VirtualMachine(long, threads=threads) as vm:
