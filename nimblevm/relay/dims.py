@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterable, Mapping
 from weakref import WeakValueDictionary
 
 from nimblevm.errors import DimOverflow, DivisionByZero, ShapeMismatch
+from nimblevm.relay.immutable import Immutable
 
 MAX_NODES = 256
 MAX_DEPTH = 32
@@ -39,7 +40,7 @@ _serial = itertools.count()
 SortKey = tuple[object, ...]
 
 
-class DimExpr:
+class DimExpr(Immutable):
     """Base of the unknown sizes. Immutable; equality is identity. `n + 1`, `2 * n`, `n // 2` and the like make dims."""
 
     __slots__ = ("__weakref__", "depth", "key", "nodes")

@@ -14,6 +14,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from nimblevm.relay.immutable import Immutable
 from nimblevm.relay.late import LateArray
 from nimblevm.relay.types import (
     FuncType,
@@ -91,7 +92,7 @@ class HasText:
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
-class Node(HasText):
+class Node(HasText, Immutable):
     """Base of everything with a place in a source."""
 
     span: Span | None = field(default=None, kw_only=True)
@@ -463,6 +464,11 @@ class IRModule(HasText):
 
     def shallow_copy(self) -> IRModule:
         return IRModule(self._functions, self._types)
+
+    __copy__ = shallow_copy
+
+    def __deepcopy__(self, memo: object) -> IRModule:
+        return self.shallow_copy()  # what it holds is immutable
 
     @staticmethod
     def from_expr(

@@ -4,11 +4,12 @@
 
 The text is Relay's, so files are readable and as stable as the language; TVM's own JSON, which changes with every
 release of TVM, is neither written nor read. Lists, dicts and plain values may hold such nodes. Types are inferred
-again by loading a module; spans then point into the text.
+again by loading a module; spans then point into the text. pickle takes this form of a module.
 """
 
 from __future__ import annotations
 
+import copyreg
 import json
 from typing import Any
 
@@ -97,6 +98,9 @@ def _node(value: dict[str, Any]) -> Any:
         case "tensor":
             return decode_tensor(value["data"])
     raise InvalidInput(f"no node kind {value['kind']!r}")
+
+
+copyreg.pickle(IRModule, lambda module: (load_json, (save_json(module),)))
 
 
 __all__ = ["load_json", "save_json"]

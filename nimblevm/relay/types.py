@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 from nimblevm import dtypes
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim, DimExpr, DimVar
+from nimblevm.relay.immutable import Immutable
 
 # What occurs anywhere in a type; computed once, so that traversals can skip whole subtrees.
 HAS_HOLE, HAS_DIM, HAS_TYPE_VAR = 1, 2, 4
@@ -29,7 +30,7 @@ def register_type_writer(writer: Callable[[Type], str]) -> None:
     _TEXT_WRITERS[:] = [writer]
 
 
-class Type:
+class Type(Immutable):
     """Base of all types. Subclasses list their parts in `_fields`; construction interns the
     object. str() is Relay text, as in TVM: "Tensor[(?n, 4), float32]"; cut where it gets long.
     """

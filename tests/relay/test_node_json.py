@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 
 import numpy as np
 import pytest
 
 from nimblevm import relay
 from nimblevm.errors import InvalidInput
+from nimblevm.relay.interpreter import evaluate
 from nimblevm.relay.node_json import load_json, save_json
 
 TEXT = """#[version = "0.0.5"]
@@ -70,3 +73,27 @@ def test_deep_programs() -> None:
     for _ in range(5_000):
         expr = relay.tanh(expr)
     assert len(relay.post_order(load_json(save_json(expr)))) == len(relay.post_order(expr))
+
+
+def test_modules_are_pickled_and_copied() -> None:
+    text = '#[version = "0.0.5"]\ndef @main(%x: Tensor[(?n, 2), float32]) { %x * 2f }'
+    mod = relay.parse(text)
+    mod["bound"] = relay.Function([], relay.const(np.arange(3)))
+    again = pickle.loads(pickle.dumps(mod))
+    assert relay.structural_equal(again, mod)
+    assert np.array_equal(evaluate(again, (), "bound"), np.arange(3))
+    for copied in (copy.copy(mod), copy.deepcopy({"m": mod})["m"]):
+        copied["more"] = mod["main"]
+        assert "more" not in mod
+        assert copied["main"] is mod["main"]
+
+
+def test_parts_of_modules_are_their_own_copies() -> None:
+    n = relay.DimVar("n")
+    x = relay.var("x", shape=(n, n + 1))
+    call = relay.exp(x)
+    for part in (n, n + 1, x, call, call.op, x.checked_type, relay.TypeVar("A")):
+        assert copy.copy(part) is part
+        assert copy.deepcopy([part])[0] is part
+        with pytest.raises(TypeError, match="pickle the IRModule that it is in"):
+            pickle.dumps(part)
