@@ -386,7 +386,7 @@ static nvm_status check_tensor(converter *c, size_t i, const nvm_type *type) {
                      (long long)arg->shape[a]);
   if (!type) return NVM_OK;
   if (arg->dtype != type->words[1])
-    return fail_at(c, i, NVM_INVALID_INPUT_TYPE, "expected dtype %s, got %s",
+    return fail_at(c, i, NVM_INVALID_INPUT_TYPE, "expected dtype %s, got %s; convert it first",
                    nvm_dtypes[type->words[1]].name, nvm_dtypes[arg->dtype].name);
   if (arg->rank != type->n_words - 2)
     return fail_at(c, i, NVM_INVALID_INPUT, "expected rank %u, got rank %u", type->n_words - 2,

@@ -23,6 +23,9 @@ COPIED = 4096
 """Bytes of a result up to which a copy is cheaper than to keep storage alive: that takes a finalizer and three objects
 for the cycle collector to walk, 0.7 us at once and more in values of many tensors."""
 
+_ARRAY_PROTOCOLS = ("__array__", "__array_interface__", "__array_struct__")
+_BYTES = (memoryview, bytearray, bytes)
+
 
 class Tensor:
     """A tensor that a VM returned: `shape` (tuple of int), `dtype` (name), host memory of its own.
@@ -222,12 +225,16 @@ def as_array(value: Any, place: Callable[[], str]) -> np.ndarray[Any, Any]:
     tensor or has a dtype that Relay lacks (byte-swapped, structured, complex, object).
     """
     array = _view(value, place)
-    if array.dtype not in DTYPE_NUMBERS:
+    if array.dtype in DTYPE_NUMBERS:
+        return array
+    if array.dtype.newbyteorder("=") in DTYPE_NUMBERS:
         raise InvalidInputType(
-            f"{place()}: dtype {array.dtype} is not supported; supported are "
-            f"{', '.join(dtypes.BY_NAME)} in the machine's byte order"
+            f"{place()}: dtype {array.dtype} is not in the machine's byte order; "
+            f'x.astype("{array.dtype.name}") is'
         )
-    return array
+    raise InvalidInputType(
+        f"{place()}: dtype {array.dtype} is not supported; supported are {', '.join(dtypes.BY_NAME)}"
+    )
 
 
 def _view(value: Any, place: Callable[[], str]) -> np.ndarray[Any, Any]:
@@ -242,8 +249,11 @@ def _view(value: Any, place: Callable[[], str]) -> np.ndarray[Any, Any]:
             return np.from_dlpack(value)
         except (BufferError, RuntimeError, TypeError, ValueError) as error:
             raise InvalidInputType(f"{place()}: DLPack import failed: {error}") from error
-    if hasattr(value, "__array__") or isinstance(value, (memoryview, bytearray, bytes)):
-        return np.asarray(value)
+    if any(hasattr(value, name) for name in _ARRAY_PROTOCOLS) or isinstance(value, _BYTES):
+        try:
+            return np.asarray(value)
+        except (BufferError, TypeError, ValueError) as error:
+            raise InvalidInputType(f"{place()}: no array: {error}") from error
     try:
         return np.asarray(memoryview(value))
     except TypeError:

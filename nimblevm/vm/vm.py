@@ -119,8 +119,11 @@ class VirtualMachine:
                 f"VirtualMachine takes an Executable, not {type(exe).__name__}; nvm.load(path) and "
                 "nvm.compile(module) make one"
             )
-        if not 1 <= index(threads) < 2**31:
-            raise ValueError(f"threads must be >= 1, not {threads}")
+        if isinstance(threads, bool) or not hasattr(threads, "__index__"):
+            raise TypeError(f"threads must be a whole number, not {type(threads).__name__}")
+        threads = index(threads)
+        if not 1 <= threads < 2**31:
+            raise ValueError(f"threads must be >= 1 and < 2**31, not {threads}")
         if not isinstance(limits, Limits | None):
             raise TypeError(f"limits must be nvm.Limits(...), not {type(limits).__name__}")
         if not isinstance(profile, bool | str) or profile not in LEVELS:

@@ -40,8 +40,12 @@ class Wants:
         items = tuple(out) if given else (out,)
         if is_tuple != given or len(items) != wanted:
             returns = f"a tuple of {wanted}" if is_tuple else "one value"
-            got = f"a tuple of {len(items)}" if given else repr(out)[:60]
-            raise InvalidInput(f"out: @{function.name} returns {returns}, got {got}")
+            if given:
+                got = f"a tuple of {len(items)}"
+            else:
+                got = "nimblevm.KEEP" if out is KEEP else type(out).__name__
+            how = "; give one for each field" if is_tuple and not given else ""
+            raise InvalidInput(f"out: @{function.name} returns {returns}, got {got}{how}")
         self.count = wanted
         self.array = ffi.new("nvm_want[]", wanted)
         self.buffers: list[Any] = []

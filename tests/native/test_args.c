@@ -29,7 +29,7 @@ static void test_tensors(uint32_t vector, uint32_t two) {
   expect(vector, &arg, 1, NVM_OK, NULL);
   arg.dtype = NVM_DTYPE_FLOAT64;
   expect(vector, &arg, 1, NVM_INVALID_INPUT_TYPE,
-         "parameter %x of @vector: expected dtype float32, got float64");
+         "parameter %x of @vector: expected dtype float32, got float64; convert it first");
   arg = vector_arg(data, shape);
   arg.rank = 2;
   expect(vector, &arg, 1, NVM_INVALID_INPUT,
@@ -139,7 +139,8 @@ static void test_adts(uint32_t lists, uint32_t pairs) {
   expect(lists, args, 5, NVM_OK, NULL);
   args[1].dtype = NVM_DTYPE_INT32;
   expect(lists, args, 5, NVM_INVALID_INPUT_TYPE,
-         "parameter %x of @lists, at .Cons[1].Cons[0]: expected dtype float32, got int32");
+         "parameter %x of @lists, at .Cons[1].Cons[0]: expected dtype float32, got int32; convert "
+         "it first");
   args[1].dtype = NVM_DTYPE_FLOAT32;
   args[2] = vector_arg(data, shape);
   expect(lists, args, 5, NVM_INVALID_INPUT_TYPE, ".Cons[1].Cons[1]: expected a value of type List");

@@ -185,10 +185,28 @@ def test_two_processes_share_a_file(data: bytes, tmp_path: Path) -> None:
             assert pool.apply(_in_child, (str(path),)) == 7 == float(vm.invoke("other", 5.0))
 
 
+class NoArray:
+    """What claims to be an array and is none."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return 7
+
+
+class Interface:
+    """An array by numpy's older protocol."""
+
+    __array_interface__ = X.__array_interface__
+
+
 WRONG = [
     (lambda exe: nvm.VirtualMachine("model.nvm"), TypeError, r"nvm\.load\(path\)"),
     (lambda exe: nvm.VirtualMachine(exe, threads=0), ValueError, "threads must be >= 1"),
-    (lambda exe: nvm.VirtualMachine(exe, threads=1.5), TypeError, "integer"),
+    (lambda exe: nvm.VirtualMachine(exe, threads=1.5), TypeError, "threads must be a whole number, not float"),
+    (lambda exe: nvm.VirtualMachine(exe, threads=True), TypeError, "not bool"),
+    (lambda exe: nvm.VirtualMachine(exe, threads=2**40), ValueError, r"threads must be .* < 2\*\*31"),
+    (lambda exe: nvm.VirtualMachine(exe).run(X.astype(">f4")), nvm.errors.InvalidInputType, r'x.astype\("float32"\) is'),
+    (lambda exe: nvm.VirtualMachine(exe).run(X.astype("f8")), nvm.errors.InvalidInputType, "got float64; convert it first"),
+    (lambda exe: nvm.VirtualMachine(exe).run(NoArray()), nvm.errors.InvalidInputType, "%x of @main: no array"),
     (lambda exe: nvm.VirtualMachine(exe, limits={"seconds": 1}), TypeError, r"nvm\.Limits"),
     (lambda exe: nvm.VirtualMachine(exe, device=0), TypeError, "a name such as"),
     (lambda exe: nvm.VirtualMachine(exe, device="tpu"), nvm.errors.DeviceError, "it has: cpu, null"),
@@ -235,7 +253,14 @@ def test_any_stride_is_copied(exe: nvm.Executable) -> None:
     packed["a"] = np.arange(6).reshape(3, 2)
     big = np.arange(12, dtype=np.float32).reshape(6, 2)
     with nvm.VirtualMachine(exe) as vm:
-        for array in (packed["a"], big[::-2], np.asfortranarray(big), big[:0], memoryview(big)):
+        for array in (
+            packed["a"],
+            big[::-2],
+            np.asfortranarray(big),
+            big[:0],
+            memoryview(big),
+            Interface(),
+        ):
             np.testing.assert_array_equal(vm.run(array).numpy(), np.asarray(array) + 1)
 
 

@@ -123,7 +123,7 @@ def test_a_tensor_and_other_buffers_may_be_filled(vm: nvm.VirtualMachine) -> Non
 
 BAD: dict[str, tuple[str, Any, type[Exception], str]] = {
     "count": ("pair", (None,), nvm.InvalidInput, "@pair returns a tuple of 2, got a tuple of 1"),
-    "no tuple": ("pair", nvm.KEEP, nvm.InvalidInput, "@pair returns a tuple of 2, got nimblevm.KEEP"),
+    "no tuple": ("pair", nvm.KEEP, nvm.InvalidInput, "@pair returns a tuple of 2, got nimblevm.KEEP; give one for each field"),
     "a tuple": ("grow", (None,), nvm.InvalidInput, "@grow returns one value, got a tuple of 1"),
     "kind": ("grow", 3, InvalidInputType, "out: expected an array to fill, KEEP or None, got int"),
     "dtype": ("grow", np.empty(3, np.int32), nvm.InvalidInput, "of dtype int64, the buffer for it of int32"),
