@@ -20,7 +20,7 @@ import numpy as np
 
 from nimblevm.relay import ir, op
 from nimblevm.relay.builder_sizes import dims_of, given, ints_of, is_computed, vector
-from nimblevm.relay.call import Operand, TupleWrapper, as_expr, call_op, fields_of, pair
+from nimblevm.relay.call import Operand, TupleWrapper, as_expr, call_op, fields_of, pair, plain
 from nimblevm.relay.dims import Dim, DimVar
 from nimblevm.relay.types import TensorType, Type
 from nimblevm.relay.visitor import rewrite
@@ -349,12 +349,8 @@ def stack(data: AnyValue, axis: int) -> ir.Call:
 
 def split(data: Operand, indices_or_sections: int | Sequence[int], axis: int = 0) -> TupleWrapper:
     """data cut along an axis; the result can be indexed, iterated and has a length."""
-    if isinstance(indices_or_sections, int):
-        where: int | tuple[int, ...] = indices_or_sections
-        count = indices_or_sections
-    else:
-        where = tuple(indices_or_sections)
-        count = len(where) + 1
+    where: int | tuple[int, ...] = plain(indices_or_sections)
+    count = where if isinstance(where, int) else len(where) + 1
     return TupleWrapper(call_op("split", data, attrs=op.split.SplitAttrs(where, axis)), count)
 
 
@@ -453,6 +449,7 @@ Axes = int | Sequence[int] | None
 def _axes(axis: Axes) -> tuple[int, ...] | None:
     if axis is None:
         return None
+    axis = plain(axis)
     return (axis,) if isinstance(axis, int) else tuple(axis)
 
 

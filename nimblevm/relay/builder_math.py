@@ -6,7 +6,7 @@ from typing import Any as AnyValue
 
 from nimblevm.relay import ir, op
 from nimblevm.relay.builder import Axes, add, exp, log, max, mean, sqrt, squeeze, subtract, sum
-from nimblevm.relay.call import Operand, TupleWrapper, as_expr, call_op, fields_of, pair
+from nimblevm.relay.call import Operand, TupleWrapper, as_expr, call_op, fields_of, pair, plain
 
 
 def log2(data: Operand) -> ir.Call:
@@ -148,6 +148,7 @@ def ndarray_size(data: Operand, dtype: str = "int32") -> ir.Call:
 
 
 def _axes(axis: Axes) -> tuple[int, ...] | None:
+    axis = plain(axis)
     if axis is None or isinstance(axis, int):
         return axis if axis is None else (axis,)
     return tuple(axis)

@@ -9,7 +9,16 @@ import numpy as np
 
 from nimblevm.relay import ir, op
 from nimblevm.relay.builder_sizes import dims_of, given, is_computed, operand, vector
-from nimblevm.relay.call import Operand, TupleWrapper, as_expr, call_op, constant, fields_of, pair
+from nimblevm.relay.call import (
+    Operand,
+    TupleWrapper,
+    as_expr,
+    call_op,
+    constant,
+    fields_of,
+    pair,
+    plain,
+)
 
 
 def tile(data: Operand, reps: AnyValue) -> ir.Call:
@@ -152,6 +161,7 @@ def slice_like(
     data: Operand, shape_like: Operand, axes: int | Sequence[int] | None = None
 ) -> ir.Call:
     """The first elements of data, as many as another tensor has."""
+    axes = plain(axes)
     named = (axes,) if isinstance(axes, int) else None if axes is None else tuple(axes)
     return call_op("slice_like", data, shape_like, attrs=op.like.SliceLikeAttrs(named))
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nimblevm.relay import ir, op
-from nimblevm.relay.call import as_expr, call_op
+from nimblevm.relay.call import as_expr, call_op, plain
 from nimblevm.relay.dims import Dim, DimExpr
 
 
@@ -16,15 +16,16 @@ def is_computed(value: Any) -> bool:
     """Whether sizes are computed by the program: an expression that is no constant, or a list with one in it."""
     if isinstance(value, ir.Expr):
         return not isinstance(value, ir.Constant)
-    return isinstance(value, Sequence) and any(is_computed(part) for part in value)
+    return isinstance(value, list | tuple) and any(is_computed(part) for part in value)
 
 
 def given(value: Any) -> Any:
     """Sizes that are no expression: an int, a dim, or nested tuples of such."""
-    if isinstance(value, ir.Constant):
-        value = value.data.tolist()
+    value = plain(value.data if isinstance(value, ir.Constant) else value)
     if isinstance(value, int | DimExpr) or value is None:
         return value
+    if isinstance(value, str):
+        raise TypeError(f"expected sizes, got {value!r}")
     return tuple(given(part) for part in value)
 
 
@@ -55,6 +56,7 @@ def operand(value: Any) -> ir.Expr:
 
 def vector(value: Any) -> ir.Expr:
     """As `operand`; one size is a vector of length 1."""
+    value = plain(value)
     return operand((value,) if isinstance(value, int) else value)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nimblevm.relay import ir, op
-from nimblevm.relay.call import Operand, TupleWrapper, call_op
+from nimblevm.relay.call import Operand, TupleWrapper, call_op, plain
 
 
 def sort(data: Operand, axis: int = -1, is_ascend: bool | int = 1) -> ir.Call:
@@ -29,6 +29,7 @@ def topk(
     """The first k elements in order and their places; k may be an expression. "both" gives a pair."""
     if isinstance(k, ir.Constant):
         k = int(k.data.item())
+    k = plain(k)
     if isinstance(k, int):
         attrs = op.topk.TopkAttrs(k, axis, ret_type, is_ascend, dtype)
         call = call_op("topk", data, attrs=attrs)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass, replace
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -141,6 +143,36 @@ def fields_of(data: Any) -> ir.Expr:
     return ir.Tuple(tuple(as_expr(part) for part in data))
 
 
+def plain(value: Any) -> Any:
+    """An attribute in Python's own values: numpy's numbers, arrays and dtypes stand for them, lists for tuples."""
+    match value:
+        case int() | float() | str() | None:
+            return value.item() if isinstance(value, np.generic) else value
+        case list() | tuple():
+            parts = tuple(plain(part) for part in value)  # nests a few levels deep
+            same = type(value) is tuple and all(map(is_, parts, value))
+            return value if same else parts
+        case np.generic() | np.ndarray():
+            return plain(value.tolist())
+        case np.dtype():
+            return value.name
+        case type() if issubclass(value, np.generic):
+            return np.dtype(value).name
+    return value
+
+
+def _plain_attrs(attrs: Any) -> Any:
+    if not is_dataclass(attrs) or isinstance(attrs, type):
+        return attrs
+    changed = {}
+    for field in fields(attrs):
+        old = getattr(attrs, field.name)
+        new = plain(old)
+        if new is not old:
+            changed[field.name] = new
+    return replace(attrs, **changed) if changed else attrs
+
+
 def call_op(name: str, *args: Any, attrs: Any = None) -> ir.Call:
     """A call of an operator by name."""
-    return ir.Call(op.get(name), tuple(as_expr(arg) for arg in args), attrs)
+    return ir.Call(op.get(name), tuple(as_expr(arg) for arg in args), _plain_attrs(attrs))

@@ -7,7 +7,7 @@ changes old ones. Operators (`Op`, op/registry.py) are leaves of expressions too
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeGuard
@@ -67,6 +67,9 @@ def _as_tuples(node: Node, *names: str) -> None:
     for name in names:
         value = getattr(node, name)
         if type(value) is not tuple:
+            if not isinstance(value, Iterable | None) or isinstance(value, str):
+                kinds = type(node).__name__, type(value).__name__
+                raise TypeError(f"{name} of a {kinds[0]} must be a list or tuple, not {kinds[1]}")
             object.__setattr__(node, name, () if value is None else tuple(value))
 
 
@@ -135,7 +138,8 @@ class GlobalVar(Leaf):
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Constant(Leaf):
-    """A tensor known at compile time: a C-contiguous read-only numpy array. checked_type is set at construction.
+    """A tensor known at compile time: a C-contiguous read-only numpy array in the machine's byte order. checked_type is
+    set at construction.
 
     `data` may be a LateArray: a weight that is bound when the program is loaded, of which shape and dtype alone are
     known. `is_known` tells.
@@ -150,6 +154,8 @@ class Constant(Leaf):
             return
         # np.ascontiguousarray would turn rank 0 into rank 1.
         array = np.asarray(self.data, order="C")
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
         if array.flags.writeable:
             array = array.copy(order="C")
             array.flags.writeable = False
@@ -406,6 +412,9 @@ class IRModule(HasText):
             return
         if isinstance(var, GlobalTypeVar):
             raise TypeError(f"{var.name_hint} names a type; give a TypeData")
+        if not isinstance(value, Function):
+            kind = type(value).__name__
+            raise TypeError(f"a module holds relay.Functions and TypeData, not {kind}")
         name = var if isinstance(var, str) else var.name_hint
         key = self._globals.get(name)
         if key is None:

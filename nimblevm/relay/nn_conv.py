@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from nimblevm.relay import ir, op
-from nimblevm.relay.call import Operand, call_op
+from nimblevm.relay.call import Operand, call_op, plain
 
 Sizes = int | Sequence[int]
 
 
 def sizes(value: Sizes | None, count: int) -> tuple[int, ...] | None:
     """An attribute that TVM's functions take as one number or one an axis."""
+    value = plain(value)
     if value is None:
         return None
     return (value,) * count if isinstance(value, int) else tuple(value)
@@ -20,6 +21,7 @@ def sizes(value: Sizes | None, count: int) -> tuple[int, ...] | None:
 
 def padding(value: Sizes, count: int) -> tuple[int, ...]:
     """Befores and then afters, as TVM's functions write paddings of one number or one an axis."""
+    value = plain(value)
     found = (value,) if isinstance(value, int) else tuple(value)
     if len(found) == 1:
         return found * (2 * count)

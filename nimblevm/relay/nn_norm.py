@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nimblevm.relay import ir, op
 from nimblevm.relay.builder import Axes
-from nimblevm.relay.call import Operand, TupleWrapper, call_op
+from nimblevm.relay.call import Operand, TupleWrapper, call_op, plain
 
 
 def leaky_relu(data: Operand, alpha: float = 0.01) -> ir.Call:
@@ -90,6 +90,7 @@ def group_norm(
 
 def l2_normalize(data: Operand, eps: float, axis: Axes = None) -> ir.Call:
     """data divided by its Euclidean length over axes."""
+    axis = plain(axis)
     named = (axis,) if isinstance(axis, int) else None if axis is None else tuple(axis)
     return call_op("nn.l2_normalize", data, attrs=op.l2_normalize.L2NormalizeAttrs(eps, named))
 

@@ -235,7 +235,7 @@ def _tensor(item: Any, expected: Type | None, where: str) -> np.ndarray[Any, Any
     array = np.asarray(item, order="C")
     if array.dtype.name not in dtypes.BY_NAME:
         raise InvalidInputType(f"{where}: {type(item).__name__} is no tensor (dtype {array.dtype})")
-    return array
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def _scalar(item: bool | int | float, wanted: str | None, where: str) -> np.ndarray[Any, Any]:

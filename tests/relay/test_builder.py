@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import inspect
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 
+import nimblevm as nvm
 from nimblevm import relay
 from nimblevm.relay import ir, nn
 from nimblevm.relay.call import TupleWrapper
@@ -220,3 +222,63 @@ def test_while_loop() -> None:
     result = run(ir.Call(loop, (relay.const(0), start)), [])
     assert result[0] == 4
     np.testing.assert_array_equal(result[1].ravel(), [0, 0, 1, 2, 3])
+
+
+def test_numpy_values_stand_for_python_s() -> None:
+    one, two, three = np.int64(1), np.int32(2), np.uint8(3)
+    x = relay.var("x", shape=(two, three))
+    image = relay.var("image", shape=(1, 4, 8, 8))
+    weight = relay.var("weight", shape=(4, 4, 3, 3))
+    pairs = [
+        (relay.reshape(x, (three, np.prod([2, 1]))), relay.reshape(x, (3, 2))),
+        (relay.reshape(x, np.array([3, 2])), relay.reshape(x, (3, 2))),
+        (relay.reshape(x, np.int64(6)), relay.reshape(x, 6)),
+        (relay.sum(x, one, keepdims=np.bool_(True)), relay.sum(x, 1, keepdims=True)),
+        (relay.sum(x, np.array([0, 1])), relay.sum(x, (0, 1))),
+        (relay.argmax(x, axis=one), relay.argmax(x, axis=1)),
+        (relay.std(x, one), relay.std(x, 1)),
+        (relay.expand_dims(x, one, two), relay.expand_dims(x, 1, 2)),
+        (relay.split(x, three, one).astuple(), relay.split(x, 3, 1).astuple()),
+        (relay.split(x, np.array([1, 2]), 1).astuple(), relay.split(x, (1, 2), 1).astuple()),
+        (relay.strided_slice(x, np.array([0, 1]), [one, two]), relay.strided_slice(x, (0, 1), (1, 2))),
+        (relay.nn.pad(x, np.array([[0, 1], [1, 0]])), relay.nn.pad(x, ((0, 1), (1, 0)))),
+        (relay.tile(x, (two, one)), relay.tile(x, (2, 1))),
+        (relay.repeat(x, two, one), relay.repeat(x, 2, 1)),
+        (relay.topk(x, two, ret_type="values"), relay.topk(x, 2, ret_type="values")),
+        (relay.zeros(np.array([2, 3]), np.float32), relay.zeros((2, 3), "float32")),
+        (relay.cast(x, np.dtype("int8")), relay.cast(x, "int8")),
+        (relay.clip(x, np.float64(0), np.float32(6)), relay.clip(x, 0.0, 6.0)),
+        (relay.nn.conv2d(image, weight, (one, two), one), relay.nn.conv2d(image, weight, (1, 2), 1)),
+        (relay.nn.max_pool2d(image, np.array([2, 2]), two), relay.nn.max_pool2d(image, (2, 2), 2)),
+        (relay.nn.l2_normalize(x, 1e-5, one), relay.nn.l2_normalize(x, 1e-5, 1)),
+        (relay.image.resize2d(image, (two, three)), relay.image.resize2d(image, (2, 3))),
+    ]  # fmt: skip
+    for given, plain in pairs:
+        assert relay.structural_equal(given, plain, map_free_vars=True)
+        assert str(given) == str(plain)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda x: relay.reshape(x, "ab"), "expected sizes, got 'ab'"),
+        (lambda x: relay.Tuple(x), "fields of a Tuple must be a list or tuple, not Var"),
+        (lambda x: relay.Function(x, x), "params of a Function must be a list or tuple, not Var"),
+        (lambda x: relay.IRModule().__setitem__("main", x), "holds relay.Functions and TypeData, not Var"),
+    ],
+)  # fmt: skip
+def test_what_is_no_node_says_so(make: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        make(relay.var("x", shape=(3,)))
+
+
+def test_constants_are_in_the_machine_s_byte_order() -> None:
+    swapped = np.array([1, 2, 3], ">f4")
+    assert relay.const(swapped).data.dtype == np.float32
+    x = relay.var("x", shape=(3,))
+    mod = relay.IRModule.from_expr(relay.Function([x], relay.Tuple([x, relay.const(swapped)])))
+    given, kept = evaluate(mod, (swapped,))
+    assert given.dtype == kept.dtype == np.dtype(np.float32)
+    with nvm.VirtualMachine(nvm.compile(mod, {"x": swapped}, native=False)) as vm:
+        for found in vm.run():
+            assert found.tolist() == [1, 2, 3]
