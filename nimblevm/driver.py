@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -252,6 +253,8 @@ def _compiled(
             names = [var.name_hint for var, f in mod.functions.items() if not is_region(f)]
             own = [name for name in names if not from_prelude(mod, mod.get_global_var(name))]
             entry_points = own or names
+        elif isinstance(entry_points, str):
+            entry_points = (entry_points,)
         mod = unshared(remove_unused(mod, entry_points))
         check_ranks(mod)
         targets = targets or _Targets()
@@ -440,6 +443,12 @@ def _bound(
     function = mod.function(name)
     by_name = {p.name_hint: p for p in function.params}
     names = dict.fromkeys((*params, *late))
+    counts = Counter(p.name_hint for p in function.params)
+    several = [key for key in names if counts[key] > 1]
+    if several:
+        raise CompileError(
+            f"params names {', '.join(several)}, but @{name} has several parameters of that name; rename them"
+        )
     unknown = sorted(map(str, set(names) - set(by_name)))
     if unknown:
         has = f"has the parameters {', '.join(by_name)}" if by_name else "has no parameters"

@@ -10,7 +10,7 @@ boxing.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from nimblevm.bytecode.serialize import (
@@ -31,6 +31,7 @@ from nimblevm.compiler.type_table import TypeTable
 from nimblevm.relay.dims import DimVar
 from nimblevm.relay.ir import Constructor, Function, GlobalVar, IRModule, Span
 from nimblevm.relay.late import LateArray
+from nimblevm.relay.print_names import Unique
 from nimblevm.relay.text import Names, dim_text
 from nimblevm.relay.types import TensorType, Type, value_tensors
 
@@ -108,10 +109,10 @@ class ProgramEmitter:
         emitter.run()
         dims, slots = signature_dims(function)
         params = tuple(
-            ParamRecord(
-                p.name_hint, self.types.index(type_of(p), function.type_params, slots), in_int
+            ParamRecord(n, self.types.index(type_of(p), function.type_params, slots), in_int)
+            for n, p, in_int in zip(
+                param_names(function), function.params, emitter.param_is_int, strict=True
             )
-            for p, in_int in zip(function.params, emitter.param_is_int, strict=True)
         )
         result = self.types.index(emitter.result_type, function.type_params, slots)
         self.builder.define_function(
@@ -130,6 +131,16 @@ def is_public(function: Function) -> bool:
     return not is_primitive(function) and not {"Lifted", "Closure", "Internal"} & set(
         function.attrs
     )
+
+
+def param_names(function: Function) -> list[str]:
+    """Names by which arguments can be given: each its own, where variables share one."""
+    hints = [p.name_hint for p in function.params]
+    counts, names = Counter(hints), Unique()
+    for hint in hints:
+        if counts[hint] == 1:
+            names.reserve(hint)
+    return [h if counts[h] == 1 else names.take(h) for h in hints]
 
 
 def signature_dims(function: Function) -> tuple[tuple[DimRecord, ...], dict[DimVar, int]]:
@@ -174,14 +185,14 @@ def checked_dims(
     names = _SlotNames(records, slots)
     seen: set[DimVar] = set()
     found: list[CheckedRecord] = []
-    for index, param in enumerate(function.params):
+    for index, (name, param) in enumerate(zip(param_names(function), function.params, strict=True)):
         for number, tensor in enumerate(value_tensors(type_of(param))):
             inside = "" if isinstance(type_of(param), TensorType) else f" tensor {number}"
             for axis, dim in enumerate(tensor.shape):
                 if isinstance(dim, DimVar) and dim not in seen:
                     seen.add(dim)
                     continue
-                place = f"%{param.name_hint}{inside} axis {axis}"
+                place = f"%{name}{inside} axis {axis}"
                 found.append(CheckedRecord(index, axis, f"{place} = {dim_text(dim, names)}"))
     return tuple(found)
 

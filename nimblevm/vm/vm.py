@@ -391,17 +391,20 @@ def _bind(function: FunctionInfo, args: tuple[Any, ...], named: dict[str, Any]) 
     place = f"@{function.name}({', '.join(f'%{p.name}' for p in params)})"
     if len(args) > len(params):
         raise InvalidInput(f"{place} takes {len(params)} arguments, got {len(args)}")
-    bound = dict(zip((p.name for p in params), args, strict=False))
+    bound = dict(enumerate(args))
     for name, value in named.items():
-        if name in bound:
-            raise InvalidInput(f"{place}: parameter %{name} was given twice")
-        if all(p.name != name for p in params):
+        found = [i for i, p in enumerate(params) if p.name == name]
+        if not found:
             raise InvalidInput(f"{place} has no parameter %{name}")
-        bound[name] = value
-    missing = [p.name for p in params if p.name not in bound]
+        if len(found) > 1:  # a file may name them as it likes
+            raise InvalidInput(f"{place}: %{name} names several parameters; give them in order")
+        if found[0] in bound:
+            raise InvalidInput(f"{place}: parameter %{name} was given twice")
+        bound[found[0]] = value
+    missing = [p.name for i, p in enumerate(params) if i not in bound]
     if missing:
         raise InvalidInput(f"{place}: missing argument for %{', %'.join(missing)}")
-    return tuple(bound[p.name] for p in params)
+    return tuple(bound[i] for i in range(len(params)))
 
 
 __all__ = ["Limits", "VirtualMachine"]

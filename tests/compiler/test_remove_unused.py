@@ -30,6 +30,7 @@ def test_functions_of_the_prelude_that_nothing_reaches_are_left_out() -> None:
 def test_entry_points() -> None:
     mod = relay.parse(TEXT, init_module=relay.Prelude().mod)
     assert names(mod, entry_points=["main"]) == {"main", "helper", "sum", "foldl"}
+    assert names(mod, entry_points="main") == {"main", "helper", "sum", "foldl"}
     assert names(mod, entry_points=("other", "rev")) == {"other", "rev", "foldl"}
     with pytest.raises(CompileError, match="entry_points names mian, but the module has"):
         names(mod, entry_points=["mian"])
