@@ -218,9 +218,9 @@ NVM_COLD void nvm_call_init(nvm_call *call, const nvm_call_host *host, struct nv
 
 static const char *const role_names[] = {"input", "output", "scratch"};
 
-NVM_COLD static nvm_status mismatch_type(const nvm_kernel *kernel, uint32_t i,
+NVM_COLD static nvm_status mismatch_type(const nvm_kernel *kernel, const nvm_operand *want,
                                          const nvm_tensor *got, uint32_t device) {
-  const nvm_operand *want = &kernel->signature.operands[i];
+  const unsigned i = (unsigned)(want - kernel->signature.operands);
   char text[NVM_SHAPE_TEXT];
   if (got->device != device)
     NVM_FAIL(NVM_OPERAND_MISMATCH, "kernel %s: operand %u is on device %u, operand 0 on device %u",
@@ -231,13 +231,13 @@ NVM_COLD static nvm_status mismatch_type(const nvm_kernel *kernel, uint32_t i,
            nvm_shape_text(text, got->header.extra, got->rank, got->dims));
 }
 
-NVM_COLD static nvm_status mismatch_dim(const nvm_kernel *kernel, uint32_t i, uint32_t axis,
-                                        int64_t expected, int64_t got) {
-  const nvm_operand *want = &kernel->signature.operands[i];
+NVM_COLD static nvm_status mismatch_dim(const nvm_kernel *kernel, const nvm_operand *want,
+                                        const nvm_axis *axis, int64_t expected, int64_t got) {
   NVM_FAIL(NVM_OPERAND_MISMATCH,
-           "kernel %s: operand %u (%s), axis %u: expected size %lld%s, got %lld", kernel->name, i,
-           role_names[want->role], axis, (long long)expected,
-           want->axes[axis].broadcast ? " or 1" : "", (long long)got);
+           "kernel %s: operand %u (%s), axis %u: expected size %lld%s, got %lld", kernel->name,
+           (unsigned)(want - kernel->signature.operands), role_names[want->role],
+           (unsigned)(axis - want->axes), (long long)expected, axis->broadcast ? " or 1" : "",
+           (long long)got);
 }
 
 static nvm_status axis_size(const nvm_signature *sig, const nvm_axis *axis, const int64_t *dims,
@@ -248,26 +248,29 @@ static nvm_status axis_size(const nvm_signature *sig, const nvm_axis *axis, cons
                          (size_t)sig->n_dims + sig->n_attrs, out_size);
 }
 
-/* dtype, rank, device and every dim of operand i; pitches of broadcast axes are appended at *pitch.
- */
-static inline nvm_status check_operand(const nvm_kernel *kernel, uint32_t i, const nvm_tensor *got,
-                                       uint32_t device, const int64_t *dims, int64_t **pitch) {
-  const nvm_operand *want = &kernel->signature.operands[i];
+/* dtype, rank, device and every dim of an operand; pitches of broadcast axes are appended at
+ * *pitch. */
+static inline nvm_status check_operand(const nvm_kernel *kernel, const nvm_operand *want,
+                                       const nvm_tensor *got, uint32_t device, const int64_t *dims,
+                                       int64_t **pitch) {
   if (NVM_UNLIKELY(got->header.extra != want->dtype || got->rank != want->rank ||
                    got->device != device))
-    return mismatch_type(kernel, i, got, device);
-  for (uint32_t a = 0; a < want->rank; a++) {
-    const nvm_axis *axis = &want->axes[a];
-    int64_t expected = axis->value, actual = got->dims[a];
-    if (axis->kind == NVM_AXIS_DIM)
+    return mismatch_type(kernel, want, got, device);
+  const int64_t *size = got->dims;
+  for (const nvm_axis *axis = want->axes, *end = axis + want->rank; axis != end; axis++, size++) {
+    int64_t expected = axis->value;
+    if (axis->kind == NVM_AXIS_DIM) {
       expected = dims[expected];
-    else if (axis->kind == NVM_AXIS_EXPR)
-      NVM_TRY(axis_size(&kernel->signature, axis, dims, &expected));
-    if (axis->broadcast) {
-      *(*pitch)++ = actual;
-      if (actual == 1) continue;
+    } else if (NVM_UNLIKELY(axis->kind == NVM_AXIS_EXPR)) {
+      int64_t value; /* of its own, so that `expected` stays in a register */
+      NVM_TRY(axis_size(&kernel->signature, axis, dims, &value));
+      expected = value;
     }
-    if (NVM_UNLIKELY(actual != expected)) return mismatch_dim(kernel, i, a, expected, actual);
+    if (NVM_UNLIKELY(axis->broadcast)) {
+      *(*pitch)++ = *size;
+      if (*size == 1) continue;
+    }
+    if (NVM_UNLIKELY(*size != expected)) return mismatch_dim(kernel, want, axis, expected, *size);
   }
   return NVM_OK;
 }
@@ -340,14 +343,16 @@ nvm_status nvm_call_kernel(nvm_call *call, const nvm_pool *pools, const nvm_kern
   int64_t *pitch = dims + sig->n_dims;
   for (uint32_t i = 0; i < sig->n_attrs; i++) *pitch++ = sig->attrs[i];
   uint32_t device = sig->n_operands ? operands[0]->device : 0;
-  for (uint32_t i = 0; i < sig->n_operands; i++) {
-    NVM_TRY(check_operand(kernel, i, operands[i], device, dims, &pitch));
-    if (i >= sig->n_in) {
+  const nvm_operand *want = sig->operands;
+  for (uint32_t i = 0; i < sig->n_operands; i++, want++) {
+    const nvm_tensor *got = operands[i];
+    NVM_TRY(check_operand(kernel, want, got, device, dims, &pitch));
+    if (want->role != NVM_ROLE_IN) {
       NVM_TRY(check_written(kernel, i, operands));
-      if (sig->operands[i].role == NVM_ROLE_OUT && operands[i]->bytes == 0) empty++;
+      if (want->role == NVM_ROLE_OUT && got->bytes == 0) empty++;
     }
-    bufs[i] = operands[i]->data;
-    bytes += operands[i]->bytes;
+    bufs[i] = got->data;
+    bytes += got->bytes;
   }
   for (uint32_t i = 0; i < sig->n_out_dims; i++) pitch[i] = 0;
   *out_dims = pitch;

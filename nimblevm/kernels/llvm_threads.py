@@ -3,9 +3,10 @@
     i32 @k.p0.body(ctx, operands, dims, .., first, last)     units first .. last - 1 of the region
     i32 @k.p0(ctx, closure, first, last)                     the same as ctx->parallel_for calls it
 
-Where the sizes make little work the kernel calls the first one directly with all units: one call more than a kernel
-without regions. Else ctx->parallel_for, which knows how many threads there are, gets the second one, and the operands
-in an array on the stack. Operands' addresses so leave the kernel, which its other code must know (no `nocapture`).
+Where there is one unit, or the sizes make little work, the kernel calls the first one directly with all units: one call
+more than a kernel without regions. Else ctx->parallel_for, which knows how many threads there are, gets the second one,
+and the operands in an array on the stack. Operands' addresses so leave the kernel, which its other code must know (no
+`nocapture`).
 """
 
 from __future__ import annotations
@@ -63,10 +64,17 @@ class ThreadedText(KernelText):
         values += [self._value(value) for value in outside]
         passed = [(type_, value) for (type_, _), value in zip(arguments, values, strict=True)]
         units = self._units(region)[0]
-        work = self._work(region.work)
         label = b.name("region")
         closure = f"%{label}.closure"
         b.text.insert(1, f"  {closure} = alloca [{max(len(passed), 1)} x i64], align 8")
+        # First whether there is anything to share: the estimate takes as long as a small product.
+        several = b.do(f"icmp sgt i64 {units}, 1")
+        b.void(f"br i1 {several}, label %{label}.several, label %{label}.one")
+        b.label(f"{label}.several")
+        self.scopes.append({})
+        work = self._work(region.work)
+        self.scopes.pop()
+        self.temporary = {}
         big = b.do(f"icmp sge i64 {work}, {int(regions.MIN_WORK)}")
         b.void(f"br i1 {big}, label %{label}.many, label %{label}.one")
         b.label(f"{label}.many")

@@ -74,7 +74,7 @@ LARGE = {
     ),
     "row_major_product": (
         "def @main(%x: Tensor[(?m, ?k), float32], %w: Tensor[(?k, ?n), float32]) { nn.matmul(%x, %w) }",
-        (floats(7, 70), floats(70, 333)),
+        (floats(40, 70), floats(70, 333)),
     ),
 }  # fmt: skip
 
@@ -126,6 +126,18 @@ def test_units_are_counted_over_nested_loops() -> None:
     assert (len(found.loops), found.block) == (2, 256)
     (found,) = region_of("def @main(%x: Tensor[(4096, 9000), float32]) { tanh(%x) }")
     assert (len(found.loops), found.block) == (1, 1)  # rows enough
+
+
+@pytest.mark.usefixtures("everything")
+def test_one_unit_is_no_region() -> None:
+    """However much work it is: threads could not share it, and the estimate takes time of its own."""
+    for count, is_used in ((256, False), (257, True)):
+        one, _ = program("def @main(%x: Tensor[(?n), float32]) { tanh(%x) }", floats(count))
+        code = llvm.build([one.lowered.kernel], "native")
+        assert code is not None
+        native.regions.clear()
+        outputs(one, Library(code), 0, [])
+        assert bool(native.regions) == is_used
 
 
 def test_little_work_of_known_size_is_no_region() -> None:
