@@ -7,12 +7,17 @@ the suspended rules on a list, so nesting costs heap, not Python stack. Rules th
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Generator, Iterable
+from importlib import resources
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from nimblevm.relay.ir import Span
 from nimblevm.relay.lexer import NESTING_LIMIT, Token, tokenize
 from nimblevm.relay.source import SourceText
+
+_DEFINED = re.compile(r"(?m)^(?:def |type |  (?=[A-Z]))(@?\w+)")
+"""What Relay text defines: functions, types and the constructors that stand on lines of their own."""
 
 T = TypeVar("T")
 Rule: TypeAlias = Generator[Any, Any, T]
@@ -36,6 +41,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """ "; did you mean ...?" or nothing."""
     close = difflib.get_close_matches(name, list(known), 3)
     return f"; did you mean {' or '.join(close)}?" if close else ""
+
+
+def where_defined(name: str, known: Iterable[str]) -> str:
+    """A hint for a constructor, type or @function that is not there: it may be the prelude's, which is not loaded."""
+    text = resources.files("nimblevm.relay").joinpath("prelude.rly").read_text(encoding="utf-8")
+    if name in re.findall(_DEFINED, text):
+        return "; the prelude has it: parse(text, init_module=relay.prelude.Prelude().mod)"
+    return did_you_mean(name, known)
 
 
 class Scope:

@@ -36,7 +36,7 @@ from nimblevm.relay.ir import (
 from nimblevm.relay.lexer import Number, Token
 from nimblevm.relay.op import registry
 from nimblevm.relay.op.registry import Op
-from nimblevm.relay.parse_cursor import Rule, Scope, did_you_mean, kind_text
+from nimblevm.relay.parse_cursor import Rule, Scope, did_you_mean, kind_text, where_defined
 from nimblevm.relay.parse_values import ValueParser
 from nimblevm.relay.source import SourceText
 from nimblevm.relay.types import Type
@@ -147,7 +147,7 @@ class ExprParser(ValueParser):
         if op is None:
             known = [*self.constructors, *(o.name for o in registry.all_ops())]
             kind = "constructor or operator" if name[:1].isupper() else "operator"
-            self.fail(f"unknown {kind} {name}{did_you_mean(name, known)}", token)
+            self.fail(f"unknown {kind} {name}{where_defined(name, known)}", token)
         return op
 
     def _postfix(self, callee: Expr, start: Token) -> Rule[Expr]:
@@ -409,7 +409,7 @@ class ExprParser(ValueParser):
             case "name":
                 constructor = self.constructors.get(token.text)
                 if constructor is None:
-                    hint = did_you_mean(token.text, self.constructors)
+                    hint = where_defined(token.text, self.constructors)
                     self.fail(f"unknown constructor {token.text} in a pattern{hint}", token)
                 parts: list[Pattern] = []
                 if self.accept("("):

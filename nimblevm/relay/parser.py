@@ -13,7 +13,7 @@ from typing import Any
 from nimblevm.relay.gc_pause import gc_paused
 from nimblevm.relay.ir import Constructor, Expr, Function, IRModule, TypeData
 from nimblevm.relay.metadata import MetaNode
-from nimblevm.relay.parse_cursor import Rule, did_you_mean
+from nimblevm.relay.parse_cursor import Rule, where_defined
 from nimblevm.relay.parse_exprs import ExprParser
 from nimblevm.relay.source import SourceText
 from nimblevm.relay.types import GlobalTypeVar, Type
@@ -158,10 +158,10 @@ class ModuleParser(ExprParser):
         for name, token in self.global_mentions.items():
             if name not in self.module:
                 known = [f"@{var.name_hint}" for var in self.module]
-                self.fail(f"undefined function @{name}{did_you_mean(f'@{name}', known)}", token)
+                self.fail(f"undefined function @{name}{where_defined(f'@{name}', known)}", token)
         for name, token in self.type_mentions.items():
             if name not in self.type_names:
-                hint = did_you_mean(name, [*self.type_names, "Tensor"])
+                hint = where_defined(name, [*self.type_names, "Tensor"])
                 self.fail(f"undefined type {name}{hint}", token)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from nimblevm import relay
+from nimblevm.errors import RelaySyntaxError
 from nimblevm.relay.interpreter import evaluate
 
 HEADER = '#[version = "0.0.5"]\n'
@@ -119,3 +120,24 @@ def test_text_round_trip() -> None:
 )
 def test_meaning(expr: str, expected: Any) -> None:
     assert run(expr) == expected
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "def @main(%x: int32) { Cons(%x, Nil) }",
+        "def @main(%l: List[int32]) { %l }",
+        "def @main(%x: int32) { @length(%x) }",
+        "type L { N }\ndef @main(%l: L) { match (%l) { Nil => { 1 } } }",
+    ],
+)
+def test_names_of_the_prelude_say_how_it_is_loaded(body: str) -> None:
+    text = '#[version = "0.0.5"]\n' + body
+    with pytest.raises(RelaySyntaxError, match="the prelude has it: parse"):
+        relay.parse(text)
+
+
+def test_text_over_the_prelude() -> None:
+    text = '#[version = "0.0.5"]\ndef @main(%x: int32) { @length(Cons(%x, Nil)) }'
+    mod = relay.parse(text, init_module=relay.prelude.Prelude().mod)
+    assert evaluate(mod, (3,)) == 1
