@@ -47,7 +47,10 @@ def model(name: str) -> Model:
     return models()[name]
 
 
-@pytest.mark.parametrize("name", sorted(models()))
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow if n == "resnet" else ()) for n in sorted(models())],
+)
 def test_workloads_give_the_cpu_s_results(name: str) -> None:
     m = model(name)
     exe, report = placed(m.module(), m.params, verify=True)
