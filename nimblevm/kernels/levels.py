@@ -11,8 +11,8 @@ after:   for i < m: for j < 4: all[i,j] = done[i,j]
            row = row + n
 
 A table that a level adds to is an input of the level's m rows; it becomes a result that has all rows, read and written
-in place. What a nest of loops reads of a table that it adds to is copied to scratch before: the rows differ, but
-neither a code generator nor regions.py would see it. Scratch has room for the largest level.
+in place. A nest of loops may read of a table that it adds to if the rows are min(.., m - 1), which plainly are none of
+the added ones (regions.py). Scratch has room for the largest level.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from nimblevm.kernels.loop_ir import (
     Const,
     DimRef,
     For,
+    If,
     Kernel,
     Load,
     Local,
@@ -40,7 +41,7 @@ from nimblevm.kernels.loop_ir import (
     Store,
     Value,
 )
-from nimblevm.kernels.rewrite import Rewriter, all_statements, all_values
+from nimblevm.kernels.rewrite import Rewriter, all_statements
 
 
 class NotByLevels(Exception):
@@ -70,7 +71,6 @@ class _Levels:
         self.step = LoopVar(INDEX, "level")
         self.n, self.row = Local(INDEX, "n"), Local(INDEX, "row")
         self.past = {t.rows: Local(INDEX, f"past{k}") for k, t in enumerate(tables)}
-        self.scratch: list[Buffer] = []
         self.places: dict[tuple[int, Value], Value] = {}
         self.rewriter = Rewriter(self._value)
         self.kept = tuple(d for d in range(len(kernel.dims)) if d not in (size, row))
@@ -93,7 +93,7 @@ class _Levels:
             elif buffer.role == "out":
                 raise NotByLevels
             found.append(replace(buffer, axes=tuple(axes)))
-        return (*found, *self.scratch)
+        return tuple(found)
 
     def _is_size(self, value: Value) -> bool:
         return isinstance(value, DimRef) and value.index == self.size
@@ -119,8 +119,7 @@ class _Levels:
         turn: list[Statement] = [SetLocal(self.n, Binary(INDEX, "max", size, Const(INDEX, 0)))]
         for rows, past in self.past.items():
             turn.append(SetLocal(past, Binary(INDEX, "add", self.number[rows], self.row)))
-        for statement in self.kernel.body:
-            turn += self._nest(statement)
+        turn += [self._rewritten(self._checked(s)) for s in self.kernel.body]
         turn.append(SetLocal(self.row, Binary(INDEX, "add", self.row, self.n)))
         levels = self._size(self.kernel.buffers[self.sizes].axes[0].size)
         return (*found, For(self.step, levels, tuple(turn)))
@@ -134,39 +133,30 @@ class _Levels:
             found = For(var, self._size(axis.size), (found,), True)
         return found
 
-    def _nest(self, statement: Statement) -> list[Statement]:
-        """A statement of a level, behind copies of what it reads of tables that it adds to."""
+    def _checked(self, statement: Statement) -> Statement:
+        """A statement of a level whose loops read no rows of a table that they might add."""
         if any(isinstance(s, SetDim) for s in all_statements((statement,))):
             raise NotByLevels
-        found: list[Statement] = []
         written = {self.by_result[b].source for b in stored((statement,)) if b in self.by_result}
-        read = [load for load in loads_of((statement,)) if load.buffer in written]
-        copies: dict[Value, Value] = {}
-        for load in read:
-            copy, place = self._copy(load, statement)
-            found.append(copy)
-            copies[load] = place
-        return [*found, self._rewritten(Rewriter(copies.get).statement(statement))]
+        for load in loads_of((statement,)):
+            if load.buffer in written and not self._is_older(load):
+                raise NotByLevels
+        return statement
 
-    def _copy(self, load: Load, statement: Statement) -> tuple[Statement, Load]:
-        """Loops that copy what a load in a nest of loops reads, and where it is then."""
-        vars_ = {v for v in all_values(load.indices) if isinstance(v, LoopVar | Local)}
-        loops = [s for s in all_statements((statement,)) if isinstance(s, For)]
-        around = [loop for loop in loops if loop.var in vars_]
-        if len(around) != len(vars_):
-            raise NotByLevels
-        if any(isinstance(v, LoopVar) for loop in around for v in all_values((loop.extent,))):
-            raise NotByLevels
-        number = len(self.kernel.buffers) + len(self.scratch)
-        axes = tuple(Axis(self._size(loop.extent, True)) for loop in around)
-        self.scratch.append(Buffer(f"copy{len(self.scratch)}", load.dtype, "scratch", axes))
-        index = tuple(loop.var for loop in around)
-        own = {var: LoopVar(INDEX, var.name) for var in index}
-        copy = Store(number, index, load)
-        found: Statement = copy
-        for loop in reversed(around):
-            found = For(loop.var, loop.extent, (found,), True)
-        return self._rewritten(Rewriter(own.get).statement(found)), Load(load.dtype, number, index)  # type: ignore[arg-type]
+    def _is_older(self, load: Load) -> bool:
+        """Whether a row is one that was there before the level, by its form: min(.., rows - 1)."""
+        row = load.indices[0]
+        if not isinstance(row, Binary) or row.op != "min":
+            return False
+        last = row.rhs
+        return (
+            isinstance(last, Binary)
+            and last.op == "sub"
+            and isinstance(last.lhs, DimRef)
+            and last.lhs.index == self.by_source[load.buffer].rows
+            and isinstance(last.rhs, Const)
+            and last.rhs.value == 1
+        )
 
     def _rewritten(self, statement: Statement) -> Statement:
         """Of a level, with the level's own sizes and places."""
@@ -174,6 +164,9 @@ class _Levels:
             case For(var=var, extent=extent, body=body, parallel=parallel):
                 inside = tuple(self._rewritten(s) for s in body)
                 return For(var, self.rewriter.value(extent), inside, parallel)
+            case If(cond=cond, then=then, otherwise=otherwise):
+                both = [tuple(map(self._rewritten, block)) for block in (then, otherwise)]
+                return If(self.rewriter.value(cond), both[0], both[1])
             case Store(buffer=buffer, indices=indices, value=value) if buffer in self.by_result:
                 new = self._behind(buffer, tuple(map(self.rewriter.value, indices)))
                 return Store(buffer, new, self.rewriter.value(value))
@@ -200,7 +193,9 @@ class _Levels:
         table = self.by_result[buffer]
         key = (table.rows, indices[0])
         if key not in self.places:
-            self.places[key] = Binary(INDEX, "add", self.past[table.rows], indices[0])
+            # A schedule may put anything for the variable of a loop: that it is no negative number stays to be seen.
+            natural = Binary(INDEX, "max", indices[0], Const(INDEX, 0))
+            self.places[key] = Binary(INDEX, "add", self.past[table.rows], natural)
         return (self.places[key], *indices[1:])
 
 

@@ -171,6 +171,40 @@ def test_a_row_that_turns_share_is_no_region() -> None:
     assert regions_of(kernel) == {}
 
 
+@pytest.mark.parametrize(("least", "less", "apart"), [(0, 1, True), (0, 0, False), (-1, 1, False)])
+def test_rows_behind_those_that_are_read(least: int, less: int, apart: bool) -> None:
+    """Turns that add rows to a table that they read: none of them is one that another turn adds."""
+    size, names, i = ir.DimRef("int64", 0), ir.DimRef("int64", 1), ir.LoopVar("int64", "i")
+    old, axis = ir.Local("int64", "old"), ir.Axis(size)
+    buffers = (
+        ir.Buffer("names", "int64", "in", (ir.Axis(names),)),
+        ir.Buffer("all", "float32", "out", (axis, axis)),
+    )
+    last = ir.Binary("int64", "sub", old, ir.Const("int64", less))
+    row = ir.Binary("int64", "min", ir.Load("int64", 0, (i,)), last)
+    new = ir.Binary("int64", "add", old, ir.Binary("int64", "max", i, ir.Const("int64", least)))
+    j = ir.LoopVar("int64", "j")
+    value = ir.Unary("float32", "tanh", ir.Load("float32", 1, (row, j)))
+    adds = ir.For(i, names, (ir.For(j, size, (ir.Store(1, (new, j), value),), True),), True)
+    before = ir.SetLocal(old, ir.Const("int64", 4))
+    found = regions_of(ir.Kernel("table", buffers, ("size", "names"), (before, adds)))
+    assert (adds in found) == apart
+
+
+def test_sizes_in_locals_count_as_work_and_units() -> None:
+    """A loop whose turns are known when the region begins, as the rows of a tree's level."""
+    n, m = ir.DimRef("int64", 0), ir.Local("int64", "m")
+    i, j = ir.LoopVar("int64", "i"), ir.LoopVar("int64", "j")
+    axes = (ir.Axis(n), ir.Axis(n))
+    buffers = (ir.Buffer("x", "float32", "in", axes), ir.Buffer("out", "float32", "out", axes))
+    value = ir.Unary("float32", "tanh", ir.Load("float32", 0, (i, j)))
+    nest = ir.For(i, n, (ir.For(j, m, (ir.Store(1, (i, j), value),), True),), True)
+    before = ir.SetLocal(m, ir.Binary("int64", "sub", n, ir.Const("int64", 1)))
+    region = regions_of(ir.Kernel("local", buffers, ("n",), (before, nest)))[nest]
+    assert region.loops == (nest, nest.body[0])
+    assert [set(sizes) for sizes in region.work] == [{n, m}]
+
+
 @pytest.mark.usefixtures("everything")
 def test_locals_from_before_a_region() -> None:
     """A sum of everything, then a loop that uses it."""

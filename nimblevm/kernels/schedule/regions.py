@@ -207,10 +207,23 @@ def _independent(loop: For, inside: Sequence[Statement], stack: set[int]) -> boo
 
 
 def _never_equal(one: tuple[Value, ...], other: tuple[Value, ...]) -> bool:
-    """Whether two places differ: on some axis one is x % n and the other (x + c) % n, c no multiple of n."""
+    """Whether two places differ: on some axis one is x % n and the other (x + c) % n, c no multiple of n; or one is
+    n + max(.., 0) and the other min(.., n - 1).
+    """
     return any(
-        _residues_differ(a, b) or _residues_differ(b, a) for a, b in zip(one, other, strict=True)
+        _residues_differ(a, b) or _residues_differ(b, a) or _is_behind(a, b) or _is_behind(b, a)
+        for a, b in zip(one, other, strict=True)
     )
+
+
+def _is_behind(one: Value, other: Value) -> bool:
+    match one, other:
+        case (
+            Binary(op="add", lhs=n, rhs=Binary(op="max", rhs=Const(value=least))),
+            Binary(op="min", rhs=Binary(op="sub", lhs=m, rhs=Const(value=c))),
+        ):
+            return n is m and least >= 0 and c >= 1
+    return False
 
 
 def _residues_differ(one: Value, other: Value) -> bool:
