@@ -47,7 +47,24 @@ def test_inputs_and_outputs(exe: Executable) -> None:
     np.testing.assert_array_equal(vm.run()[0].numpy(), ONE * 3)
     with pytest.raises(InvalidInput, match="takes x, y, got x"):
         vm.set_input("main", ONE)
+    with pytest.raises(InvalidInput, match="takes x, y, got x, y"):
+        vm.set_input("main", ONE, x=ONE, y=1.0)
     assert vm.benchmark(tvm.cpu(), ONE, 1.0, repeat=2, number=1).shape == (2,)
+
+
+def test_outputs_are_those_of_the_last_call(exe: Executable) -> None:
+    vm = VirtualMachine(exe, tvm.cpu())
+    with pytest.raises(InvalidInput, match="nothing has run yet"):
+        vm.get_outputs()
+    vm.run(ONE, 1.0)
+    assert vm.get_outputs()[0].numpy().tolist() == [2, 2, 2]
+    total, exponent = tvm.nd.empty((3,)), np.ones((), np.float32)
+    vm.invoke_with_outputs("main", {"y": 0.0, "x": tvm.nd.array(ONE)}, [total, exponent])
+    assert total.numpy().tolist() == [1, 1, 1]
+    assert exponent == 1
+    single = relay.vm.compile(tvm.IRModule.from_expr(relay.Function([Y], relay.exp(Y))), "llvm")
+    VirtualMachine(single, tvm.cpu()).invoke_with_outputs("main", {"y": 1.0}, [exponent])
+    np.testing.assert_allclose(exponent, np.exp(np.float32(1)), rtol=1e-6)
 
 
 def test_compiler_in_steps() -> None:

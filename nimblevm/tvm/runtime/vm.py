@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from nimblevm.bytecode import executable
+from nimblevm.bytecode.types import TupleType
 from nimblevm.devices.device import Device
 from nimblevm.errors import InvalidInput
 from nimblevm.vm import vm
+from nimblevm.vm.tensor import Tensor
+
+_NONE_YET = object()
 
 
 class Executable:
@@ -75,13 +80,14 @@ class VirtualMachine:
         self.module = exe.inner if isinstance(exe, Executable) else exe
         self._vm = vm.VirtualMachine(self.module, first)
         self._inputs: dict[str, dict[str, Any]] = {}
-        self._outputs: Any = None
+        self._outputs: Any = _NONE_YET
 
     def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
         """Keep the arguments of a function for runs without arguments. InvalidInput if one is missing or extra."""
         names = [p.name for p in self.module.function(func_name).params]
         given = {**dict(zip(names, args, strict=False)), **kwargs}
-        if len(args) > len(names) or set(given) != set(names):
+        twice = len(given) < len(args) + len(kwargs)
+        if len(args) > len(names) or set(given) != set(names) or twice:
             raise InvalidInput(f"@{func_name} takes {', '.join(names)}, got {', '.join(given)}")
         self._inputs[func_name] = given
 
@@ -98,19 +104,31 @@ class VirtualMachine:
         """Run a function with these arguments, or with those that set_input kept."""
         if not args and not kwargs:
             kwargs = self._inputs.get(func_name, {})
-        return self._vm.invoke(func_name, *args, **kwargs)
+        self._outputs = self._vm.invoke(func_name, *args, **kwargs)
+        return self._outputs
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Run main."""
         return self.invoke("main", *args, **kwargs)
 
     def invoke_stateful(self, func_name: str, *args: Any, **kwargs: Any) -> None:
-        """Run a function and keep the result for get_outputs."""
-        self._outputs = self.invoke(func_name, *args, **kwargs)
+        """Run a function; get_outputs has the result."""
+        self.invoke(func_name, *args, **kwargs)
+
+    def invoke_with_outputs(
+        self, func_name: str, input_args: Mapping[str, Any], output_args: Sequence[Any]
+    ) -> None:
+        """Run a function on arguments by name and fill the caller's tensors or arrays, one a field of the result."""
+        buffers = [out.numpy() if isinstance(out, Tensor) else out for out in output_args]
+        is_tuple = isinstance(self.module.function(func_name).result, TupleType)
+        outs = buffers if is_tuple or len(buffers) != 1 else buffers[0]
+        self._outputs = self._vm.invoke_into(outs, func_name, **input_args)
 
     def get_outputs(self) -> list[Any]:
-        """The fields of what invoke_stateful kept; one for a result that is no tuple."""
+        """The fields of what the last call returned; one for a result that is no tuple. InvalidInput before a call."""
         kept = self._outputs
+        if kept is _NONE_YET:
+            raise InvalidInput("get_outputs: nothing has run yet; call invoke or invoke_stateful")
         return list(kept) if isinstance(kept, tuple) else [kept]
 
     def get_input_index(self, input_name: str, func_name: str = "main") -> int:
