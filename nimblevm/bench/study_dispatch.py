@@ -1,8 +1,8 @@
 """The dispatch study: what loops for residues are worth where the number of rows is symbolic.
 
 As in Nimble (arXiv 2006.03031, section 5.4): a product with any number of rows M, generated with a loop for every
-residue, for some and for one only, against code generated for exactly that M. Our loops take 1 to 6 rows at once, so
-"all" is a residue of 1 to 5 rows in one loop each; with fewer loops a residue of 5 takes several.
+residue, for some and for one only, against code generated for exactly that M. Our loops take 1 to 6 rows at once, up
+to 12 where M is at most 24, so "all" is a residue in one loop each; with fewer loops a residue of 5 takes several.
 """
 
 from __future__ import annotations

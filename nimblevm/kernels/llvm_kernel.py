@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from nimblevm import dtypes
 from nimblevm.errors import NUMBER_OF, DivisionByZero, IndexOutOfRange, NimbleError
 from nimblevm.kernels import llvm_ops as ops
+from nimblevm.kernels import llvm_panels
 from nimblevm.kernels.facts import divides, nonzero, pitches, touched
 from nimblevm.kernels.llvm_ops import MEMORY, REGISTER, Helpers, Lines
 from nimblevm.kernels.loop_ir import (
@@ -338,7 +339,8 @@ class KernelText(ScopedValues):
         args.append(f"ptr %b{statement.tile}")
         following = statement.following or w
         args.append(f"ptr {self._address(following.buffer, following.indices)}")
-        args += [f"i64 {self._value(n)}" for n in (statement.rows, statement.panels)]
+        blocks = statement.blocks or Const("int64", llvm_panels.FEW + 1)
+        args += [f"i64 {self._value(n)}" for n in (blocks, statement.rows, statement.panels)]
         self.lines.void(f"call void @{function}({', '.join(args)})")
 
     def _window_product(self, statement: WindowProduct) -> None:

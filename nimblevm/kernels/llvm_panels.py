@@ -1,20 +1,25 @@
 """Micro-kernels of products with a right operand in rows of 16 columns, as LLVM text.
 
     void @panels.<x>.<w>.<variant>(ptr x, i64 x_row, ptr w, i64 w_step, i64 w_panel, i64 depth, ptr tile,
-                                   ptr next, i64 rows, i64 panels)
+                                   ptr next, i64 blocks, i64 rows, i64 panels)
 
     tile[r * row_of_tile + 16 * p + t] = sum over k < depth of x[r * x_row + k] * w[p * w_panel + k * w_step + t]
 
-for r < rows <= MAX_ROWS, p < panels <= MAX_PANELS and t < 16; strides count elements, a row of the tile has
+for any number of rows, p < panels <= MAX_PANELS and t < 16; strides count elements, a row of the tile has
 16 * MAX_PANELS elements. The function chooses by rows and panels among loops that keep all their sums in registers,
 written with vectors of 16 elements, which LLVM splits for narrower targets. Seven rows are 4 and 3, not 6 and 1: one
 row takes as long as three where weights are read from a cache. All kernels of a module share them. variants.py says
 what there is to choose.
 
 `next` is what will be read after w. With many rows there is time to fetch it: one cache line in each turn of the depth
-for three rows and more, so MAX_ROWS rows fetch the share of one panel of float32, the next MAX_ROWS rows that of the
-panel behind it. So weights that come from memory arrive while the ones before are multiplied (BERT-base, 69 tokens:
-113 instead of 119 ms; two lines in a turn: 120).
+for three rows and more, so LOW rows fetch the share of one panel of float32, the next LOW rows that of the panel behind
+it. So weights that come from memory arrive while the ones before are multiplied (BERT-base, 69 tokens: 113 instead of
+119 ms; two lines in a turn: 120).
+
+`blocks` is how many blocks of rows meet these weights. If they are few, reading the weights is what takes time, and
+four panels at once with LOW rows would read faster than memory gives and then wait for the rest of the rows. So up to
+MAX_ROWS rows are multiplied with two panels, which leaves twice the time for a line, and while two panels are
+multiplied the next two are fetched into the second-level cache (MiniLM, 10 tokens: 2.1 instead of 3.1 ms).
 
 The scheme (a column panel streams past, rows are broadcast) is that of Goto and van de Geijn, "Anatomy of
 High-Performance Matrix Multiplication", 2008; at batch 1 nothing but the stream of weights matters.
@@ -29,10 +34,16 @@ from nimblevm.kernels.variants import Variant
 
 LANES = 16
 MAX_PANELS = 4
-MAX_ROWS = 6
+LOW = 6
+"""The most rows with four panels at once in AVX-512's registers."""
+MAX_ROWS = 12
+FEW = 2
+"""Blocks of rows that are bound by reading the weights. With three the difference is nothing (27 rows)."""
 TILE_ROW = LANES * MAX_PANELS
 LINE = 64
 """Bytes of a cache line."""
+_FIRST_LEVEL, _SECOND_LEVEL = 3, 2
+"""Localities of llvm.prefetch."""
 _PARAMS = "ptr %x, i64 %x_row, ptr %w, i64 %w_step, i64 %w_panel, i64 %depth, ptr %tile, ptr %next"
 _TYPES = {"float32": "float", "float64": "double"}
 _WEIGHTS = {**_TYPES, "float16": "i16", "uint16": "i16"}
@@ -60,8 +71,8 @@ class Budget:
                 return panels
         return 0
 
-    def max_rows(self, width: int) -> int:
-        return max(1, *(r for r in range(1, MAX_ROWS + 1) if self.panels(r, width)))
+    def max_rows(self, width: int, most: int = MAX_ROWS) -> int:
+        return max(1, *(r for r in range(1, most + 1) if self.panels(r, width)))
 
 
 def symbol(x: str, w: str, variant: Variant) -> str:
@@ -76,6 +87,7 @@ def module_text(x: str, w: str, variant: Variant, features: tuple[str, ...]) -> 
     blocks: list[str] = []
     name = symbol(x, w, variant)
     limit = budget.max_rows(width)
+    low = min(limit, LOW)
     loops = [r for r in variant.rows if r <= limit]
     for rows in loops:
         most = min(budget.panels(rows, width) or 1, variant.panels)
@@ -88,7 +100,7 @@ def module_text(x: str, w: str, variant: Variant, features: tuple[str, ...]) -> 
     type_ = _TYPES[x]
     size = 8 if x == "float64" else 4
     parts.append(f"""
-define internal void @{name}({_PARAMS}, i64 %rows, i64 %panels) #2 {{
+define internal void @{name}({_PARAMS}, i64 %blocks, i64 %rows, i64 %panels) #2 {{
 entry:
   br label %again
 again:
@@ -96,10 +108,20 @@ again:
   %tile.now = phi ptr [ %tile, %entry ], [ %tile.next, %more ]
   %next.now = phi ptr [ %next, %entry ], [ %next.next, %more ]
   %left = phi i64 [ %rows, %entry ], [ %left.next, %more ]
-  %few = icmp slt i64 %left, {limit}
-  %full = select i1 %few, i64 %left, i64 {limit}
-  %single = icmp eq i64 %left, {limit + 1}
-  %most = select i1 %single, i64 {limit // 2 + 1}, i64 %full
+  %many = icmp sgt i64 %left, {low}
+  br i1 %many, label %choose, label %go
+choose:
+  %read = icmp ule i64 %blocks, {FEW}
+  %limit = select i1 %read, i64 {limit}, i64 {low}
+  %more.than = add i64 %limit, 1
+  %half = select i1 %read, i64 {limit // 2 + 1}, i64 {low // 2 + 1}
+  %few = icmp slt i64 %left, %limit
+  %full = select i1 %few, i64 %left, i64 %limit
+  %single = icmp eq i64 %left, %more.than
+  %best = select i1 %single, i64 %half, i64 %full
+  br label %go
+go:
+  %most = phi i64 [ %left, %again ], [ %best, %choose ]
   switch i64 %most, label %done [ {" ".join(cases)} ]
 {"".join(blocks)}
 more:
@@ -121,7 +143,7 @@ done:
 
 def _panels_text(x: str, w: str, rows: int, sizes: list[int], name: str) -> str:
     """The blocks that serve so many rows: as many panels at once as fit, then fewer."""
-    type_, weight = _TYPES[x], _WEIGHTS[w]
+    type_, weight, tall = _TYPES[x], _WEIGHTS[w], rows > LOW
     lines = [f"rows{rows}:", f"  br label %r{rows}.s0"]
     before = [f"rows{rows}"]
     done_in = "0"
@@ -130,6 +152,7 @@ def _panels_text(x: str, w: str, rows: int, sizes: list[int], name: str) -> str:
         if number == len(sizes) - 1:
             after = f"r{rows}.end"
         came = ", ".join(f"[ {done_in}, %{b} ]" for b in before)
+        fetched = f"%{here}.fetch" if tall else "%next.now"
         lines += [
             f"{here}:",
             f"  %{here}.p = phi i64 {came}, [ %{here}.next, %{go} ]",
@@ -141,13 +164,24 @@ def _panels_text(x: str, w: str, rows: int, sizes: list[int], name: str) -> str:
             f"  %{here}.w = getelementptr {weight}, ptr %w, i64 %{here}.wo",
             f"  %{here}.to = mul i64 %{here}.p, {LANES}",
             f"  %{here}.t = getelementptr {type_}, ptr %tile.now, i64 %{here}.to",
+            *(_behind(f"%{here}", size * _SIZES[weight]) if tall else ()),
             f"  call void @{name}.{rows}x{size}(ptr %x.now, i64 %x_row, ptr %{here}.w, i64 %w_step, "
-            f"i64 %w_panel, i64 %depth, ptr %{here}.t, ptr %next.now)",
+            f"i64 %w_panel, i64 %depth, ptr %{here}.t, ptr {fetched})",
             f"  br label %{here}",
         ]
         before, done_in = [here], f"%{here}.p"
     lines += [f"r{rows}.end:", "  br label %more"]
     return "\n".join(lines) + "\n"
+
+
+def _behind(here: str, size: int) -> list[str]:
+    """`fetch` is where the panels behind a call's own lie, while there are some. size: bytes of a column of its own."""
+    return [
+        f"  {here}.step = mul i64 %w_panel, {size}",
+        f"  {here}.behind = getelementptr i8, ptr {here}.w, i64 {here}.step",
+        f"  {here}.more = icmp slt i64 {here}.next, %panels",
+        f"  {here}.fetch = select i1 {here}.more, ptr {here}.behind, ptr %next.now",
+    ]
 
 
 Sum = tuple[int, int, int]
@@ -178,7 +212,9 @@ class _Loop:
             (r, p, c) for r in range(rows) for p in range(panels) for c in range(self.chains)
         ]
         self.ahead = ahead if self.streams else 0
-        self.fetches = rows > 2 and panels == MAX_PANELS
+        tall = rows > LOW
+        self.fetched = panels if tall else int(rows > 2 and panels == MAX_PANELS)
+        self.locality = _SECOND_LEVEL if tall else _FIRST_LEVEL
 
     def do(self, text: str) -> str:
         self.count += 1
@@ -198,21 +234,24 @@ class _Loop:
                 return self.do(f"bitcast <{LANES} x i32> {bits} to {self.vector}")
         return found
 
+    def fetch(self, place: str, ahead: int, locality: int) -> None:
+        there = self.do(f"getelementptr i8, ptr {place}, i64 {ahead}")
+        self.lines.append(
+            f"  call void @llvm.prefetch.p0(ptr {there}, i32 0, i32 {locality}, i32 1)"
+        )
+
     def step(self, k: str, offset: str, chain: int, sums: dict[Sum, str]) -> dict[Sum, str]:
         """One turn of the depth at index k of x and `offset` of w, added to the sums of a chain."""
         columns = []
         for p in range(self.panels):
             place = self.do(f"getelementptr {self.weight}, ptr %w{p}, i64 {offset}")
             if self.ahead:
-                ahead = self.do(f"getelementptr i8, ptr {place}, i64 {self.ahead}")
-                self.lines.append(
-                    f"  call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 3, i32 1)"
-                )
+                self.fetch(place, self.ahead, _FIRST_LEVEL)
             columns.append(self.column(place))
-        if self.fetches:
-            line = self.do(f"shl i64 {k}, {LINE.bit_length() - 1}")
-            place = self.do(f"getelementptr i8, ptr %next, i64 {line}")
-            self.lines.append(f"  call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 3, i32 1)")
+        for line in range(self.fetched):
+            first = self.do(f"mul i64 {k}, {self.fetched * LINE}")
+            place = self.do(f"getelementptr i8, ptr %next, i64 {first}")
+            self.fetch(place, line * LINE, self.locality)
         new = dict(sums)
         for r in range(self.rows):
             place = self.do(f"getelementptr {self.type}, ptr %x{r}, i64 {k}")

@@ -13,7 +13,7 @@ the whole window. The scheme is that of llvm_panels.py, which has a product's ro
 
 from __future__ import annotations
 
-from nimblevm.kernels.llvm_panels import LANES, TILE_ROW, Budget
+from nimblevm.kernels.llvm_panels import LANES, LOW, TILE_ROW, Budget
 
 _TYPES = {"float32": "float", "float64": "double"}
 _PARAMS = (
@@ -30,7 +30,7 @@ def symbol(dtype: str) -> str:
 def module_text(dtype: str, features: tuple[str, ...]) -> str:
     """The micro-kernels for operands of this dtype, and the function that chooses."""
     budget, width, name = Budget.of(features), 2 if dtype == "float64" else 1, symbol(dtype)
-    limit = budget.max_rows(width)
+    limit = budget.max_rows(width, LOW)
     parts: list[str] = []
     blocks: list[str] = []
     for rows in range(1, limit + 1):

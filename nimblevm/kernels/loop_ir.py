@@ -202,7 +202,8 @@ class PanelProduct(Statement):
 
     tile[TILE_ROW r + 16 p + t] = sum over k < depth of x[r x_row + k] * w[p w_panel + k w_step + t] for r < rows,
     p < panels, t < 16 (llvm_panels.py): x and w are the elements that the strides (in elements) count from. following:
-    where the weights begin that are read after these, if known.
+    where the weights begin that are read after these, if known. blocks: how many blocks of rows meet these weights, if
+    they are likely to come from memory.
     """
 
     tile: int
@@ -216,6 +217,7 @@ class PanelProduct(Statement):
     panels: Value
     variant: Variant = PLAIN
     following: Load | None = None
+    blocks: Value | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -91,7 +91,8 @@ def values_of(statement: Statement) -> tuple[Value, ...]:
             sizes = (statement.depth, statement.rows, statement.panels)
             strides = (statement.x_row, statement.w_step, statement.w_panel)
             following = () if statement.following is None else (statement.following,)
-            return (statement.x, statement.w, *strides, *sizes, *following)
+            blocks = () if statement.blocks is None else (statement.blocks,)
+            return (statement.x, statement.w, *strides, *sizes, *following, *blocks)
         case WindowProduct():
             steps = [value for step in statement.steps for value in step]
             counts = (statement.depth, statement.rows, statement.panels)

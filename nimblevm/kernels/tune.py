@@ -4,7 +4,7 @@ A record is JSON, for the user to keep beside the program; the same record gives
 
     {"format": "nimblevm tuning record", "version": 1, "target": "x86_64:+avx2,...",
      "products": [{"x": "float32", "w": "float32", "depth": 300, "units": 512,
-                   "variant": {"rows": [1, 2, 3, 4, 5, 6], "panels": 4, "ahead": 0, "height": 12},
+                   "variant": {"rows": [1, 2, 4, 6], "panels": 4, "ahead": 0, "height": 12},
                    "external": "blas"}]}
 
 "external" stands where a backend of that name (compiler/external.py) was faster than the best variant.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-ROWS = (1, 2, 3, 4, 5, 6)
+ROWS = tuple(range(1, 13))
 PANELS = (1, 2, 4)
 MAX_AHEAD, MAX_HEIGHT = 1 << 16, 48
 
@@ -36,7 +36,7 @@ class Variant:
     @property
     def key(self) -> str:
         """A short name for symbols."""
-        return f"r{''.join(map(str, self.rows))}p{self.panels}a{self.ahead}"
+        return f"r{'_'.join(map(str, self.rows))}p{self.panels}a{self.ahead}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from nimblevm.relay.op.dense_pack import panels_of, to_bfloat16, widened
 from tests.kernels.fused import floats
 from tests.kernels.native import Library, Program, agree, bind, parsed
 
-ROWS = (0, 1, 2, 3, 5, 6, 7, 12, 13, 25)
+ROWS = (0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 18, 24, 25)
 UNITS = (1, 15, 16, 17, 64, 70, 150)
 
 
@@ -155,6 +155,13 @@ def test_what_is_fetched_meanwhile(width: int) -> None:
         assert found == [start, start + 32 * depth] * 2
 
 
+def test_few_blocks_of_rows_are_known() -> None:
+    block, product = _blocks_of("one")
+    assert product.blocks is block.extent
+    for rows, blocks in ((1, 1), (12, 1), (13, 2), (24, 2), (25, 3)):
+        assert _evaluate(block.extent, {_ROWS: rows}) == blocks
+
+
 @pytest.mark.parametrize("depth", [0, 1, 2, 3, 4, 5])
 def test_short_depths(depth: int) -> None:
     lowered = lower_primitive(parsed(_dense("2", depth, 20))[1])
@@ -243,7 +250,7 @@ def test_bfloat16_rounds_to_nearest_even() -> None:
 
 
 @pytest.mark.parametrize(
-    "variant", [Variant((1,), 1), Variant((1, 2, 4), 2, 512, 7), Variant((1, 6), 4, 0, 48)], ids=lambda v: v.key
+    "variant", [Variant((1,), 1), Variant((1, 2, 4), 2, 512, 7), Variant((1, 6), 4, 0, 48), Variant((1, 9, 12), 4, 0, 24)], ids=lambda v: v.key
 )  # fmt: skip
 def test_variants_compute_the_same(variant: Variant) -> None:
     lowered = lower_primitive(parsed(_dense("?m", 21, 70))[1])

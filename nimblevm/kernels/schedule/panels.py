@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nimblevm.kernels.llvm_panels import LANES, MAX_PANELS, MAX_ROWS, TILE_ROW
+from nimblevm.kernels.llvm_panels import LANES, LOW, MAX_PANELS, TILE_ROW
 from nimblevm.kernels.loop_ir import (
     Accumulate,
     Axis,
@@ -224,16 +224,17 @@ class Paneler:
         tiles = [self._tile(product.local.dtype, height) for product in nest.products]
         rows = nest.rows
         if rows is None:
-            body = self._block(nest, tiles, const(0), const(1), const(0), first_panel, here)
+            body = self._block(
+                nest, tiles, const(0), const(1), const(0), const(1), first_panel, here
+            )
         else:
             block = LoopVar(INDEX, rows.var.name + "q")
             blocks = folded(
                 "floordiv", folded("add", rows.extent, const(height - 1)), const(height)
             )
             start, count = _rows_of(rows.extent, height, blocks, block)
-            inside = self._block(
-                nest, tiles, start, count, _part_of(block, height), first_panel, here
-            )
+            part = _part_of(block, height)
+            inside = self._block(nest, tiles, start, count, part, blocks, first_panel, here)
             body = [For(block, blocks, tuple(inside), True)]
         for loop in reversed(nest.loops[:-2]):
             body = [For(loop.var, loop.extent, tuple(body), True)]
@@ -251,13 +252,14 @@ class Paneler:
         return len(self.buffers) - 1
 
     def _block(
-        self, nest: Nest, tiles: Sequence[int], start: Value, count: Value, part: Value, panel: Value, panels: Value
+        self, nest: Nest, tiles: Sequence[int], start: Value, count: Value, part: Value, blocks: Value, panel: Value,
+        panels: Value,
     ) -> list[Statement]:  # fmt: skip
-        """Products for rows start .. start + count and the panels of one group, then the epilogue. part: see
-        `_following`.
+        """Products for rows start .. start + count, one of so many blocks, and the panels of one group, then the
+        epilogue. part: see `_following`.
         """
         found: list[Statement] = [
-            self._statement(nest, product, tile, start, count, panel, panels, following)
+            self._statement(nest, product, tile, start, count, blocks, panel, panels, following)
             for product, tile, following in zip(
                 nest.products, tiles, self._following(nest, part, panel), strict=True
             )
@@ -310,8 +312,8 @@ class Paneler:
         return Load(product.w.dtype, product.w.buffer, (group, turn, const(0)))
 
     def _statement(
-        self, nest: Nest, product: Product, tile: int, start: Value, count: Value, panel: Value, panels: Value,
-        following: Load,
+        self, nest: Nest, product: Product, tile: int, start: Value, count: Value, blocks: Value, panel: Value,
+        panels: Value, following: Load,
     ) -> PanelProduct:  # fmt: skip
         rows = nest.rows
         at: dict[Value, Value] = {product.depth.var: const(0)}
@@ -327,7 +329,7 @@ class Paneler:
         w_panel = const(LANES) if product.width > LANES else self._stride(w.buffer, 0)
         return PanelProduct(
             tile, x, x_row, w, self._stride(w.buffer, 1), w_panel, product.depth.extent, count, panels,
-            self._variant(nest, product), following,
+            self._variant(nest, product), following, blocks,
         )  # fmt: skip
 
     def _stride(self, buffer: int, axis: int) -> Value:
@@ -378,10 +380,8 @@ def _rows_of(rows: Value, height: int, blocks: Value, block: Value) -> tuple[Val
 
 
 def _part_of(block: Value, height: int) -> Value:
-    """Which part of the weights behind it a block of rows fetches, 0 to 3; MAX_ROWS rows fetch one."""
-    return folded(
-        "floormod", folded("mul", block, const(max(1, height // MAX_ROWS))), const(MAX_PANELS)
-    )
+    """Which part of the weights behind it a block of rows fetches, 0 to 3; LOW rows fetch one."""
+    return folded("floormod", folded("mul", block, const(max(1, height // LOW))), const(MAX_PANELS))
 
 
 def _locals(nest: Nest) -> set[Local]:
