@@ -63,10 +63,9 @@ class ChannelsLast(Rewriter):
             # The same elements in the same order: views.
             flat = TensorType((of_last.shape[0], of_last.shape[3]), of_last.dtype)
             found = op_call("squeeze", (last,), flat, axis=(1, 2))
-            found = op_call("expand_dims", (found,), type_, axis=2, num_newaxis=2)
+            found = op_call("expand_dims", (found,), type_, last.span, axis=2, num_newaxis=2)
         else:
-            found = op_call("transpose", (last,), type_, axes=TO_FIRST)
-        object.__setattr__(found, "span", last.span)
+            found = op_call("transpose", (last,), type_, last.span, axes=TO_FIRST)
         self.last[found] = last
         return found
 

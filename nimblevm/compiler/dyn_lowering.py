@@ -118,8 +118,7 @@ class Sizes:
         if isinstance(value, Constant):
             value = dim_value(int(value.data))  # bind_dim names a variable
         atom = self.named(value)
-        bound = op_call("vm.bind_dim", (atom,), INT, dim=dim, where=where)
-        object.__setattr__(bound, "span", self.call.span)
+        bound = op_call("vm.bind_dim", (atom,), INT, self.call.span, dim=dim, where=where)
         self.lets.append((fresh_var("d", INT), bound))
 
     def dim(self, value: Expr, what: str) -> Dim:
@@ -148,8 +147,7 @@ class Sizes:
     ) -> Expr:
         """The static operator, of the call's type; `shape` where it has expressions of its own."""
         type_ = self.type if shape is None else TensorType(shape, self.type.dtype)
-        made = op_call(name, args, type_, **attrs)
-        object.__setattr__(made, "span", self.call.span)
+        made = op_call(name, args, type_, self.call.span, **attrs)
         if type_ is self.type:
             return made
         var = fresh_var("a", type_)
@@ -195,9 +193,8 @@ def _broadcast_to(s: Sizes) -> Expr:
     s.bind_result(s.operand(1))
     shape = s.type.shape
     checked = op_call(
-        "vm.check_broadcast", (s.args[0],), type_of(s.args[0]), shape=shape, where=s.name
-    )
-    object.__setattr__(checked, "span", s.call.span)
+        "vm.check_broadcast", (s.args[0],), type_of(s.args[0]), s.call.span, shape=shape, where=s.name
+    )  # fmt: skip
     return s.static("broadcast_to", (s.named(checked),), {"shape": shape})
 
 

@@ -50,8 +50,7 @@ def packed_rows(call: Call, packed: Constant) -> Expr:
         return Constant(np.asarray(value, np.int32), span=call.span)
 
     numbers = Constant(np.arange(units, dtype=np.int32), span=call.span)
-    at = op_call("take", (numbers, ids), plain, axis=0, mode=call.attrs.mode)
-    object.__setattr__(at, "span", call.span)
+    at = op_call("take", (numbers, ids), plain, call.span, axis=0, mode=call.attrs.mode)
     panel = op_call("floor_divide", (at, number(LANES)), plain)
     lane = op_call("floor_mod", (at, number(LANES)), plain)
     rows = op_call(
@@ -70,6 +69,4 @@ def packed_rows(call: Call, packed: Constant) -> Expr:
     one = op_call(
         "gather", (rows, lanes), TensorType((*shape, width, 1), result.dtype), axis=len(shape) + 1
     )
-    made = op_call("squeeze", (one,), result, axis=(-1,))
-    object.__setattr__(made, "span", call.span)
-    return made
+    return op_call("squeeze", (one,), result, call.span, axis=(-1,))

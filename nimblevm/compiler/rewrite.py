@@ -25,6 +25,7 @@ from nimblevm.relay.ir import (
     RefCreate,
     RefRead,
     RefWrite,
+    Span,
     Tuple,
     TupleGetItem,
     Var,
@@ -53,11 +54,13 @@ def fresh_var(name: str, type_: Type) -> Var:
     return Var(name, type_, checked_type=type_)
 
 
-def op_call(name: str, args: tuple[Expr, ...], type_: Type, **attrs: object) -> Call:
+def op_call(
+    name: str, args: tuple[Expr, ...], type_: Type, span: Span | None = None, **attrs: object
+) -> Call:
     """A call of a registered operator, typed."""
     op = registry.get(name)
     made = op.attrs(**attrs) if op.attrs is not None else None
-    return typed(Call(op, args, made), type_)
+    return Call(op, args, made, span=span, checked_type=type_)
 
 
 def dim_value(dim: Dim) -> Call:

@@ -197,8 +197,7 @@ def _appends(call: Call, parts: Tuple, bindings: list[tuple[Var, Expr]]) -> Expr
     for index, part in enumerate(parts.fields[1:], 2):
         last = index == len(parts.fields)
         type_ = result if last else _longer(type_, type_of(part), axis)
-        made = op_call("vm.append", (whole, part), type_, axis=axis)
-        object.__setattr__(made, "span", call.span)
+        made = op_call("vm.append", (whole, part), type_, call.span, axis=axis)
         if last:
             return made
         whole = fresh_var("grown", type_)

@@ -157,9 +157,7 @@ def _folded(
     )
     shape = (-1, *(1,) * (len(type_.shape) - found.axis - 1))
     added = Constant(shift.reshape(shape), span=norm.span)
-    total = op_call("add", (call, added), type_)
-    object.__setattr__(total, "span", norm.span)
-    return total
+    return op_call("add", (call, added), type_, norm.span)
 
 
 def fold_batch_norm(mod: IRModule, ctx: PassContext) -> IRModule:

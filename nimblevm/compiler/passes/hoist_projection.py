@@ -107,7 +107,8 @@ class _Sums:
             same = row is not None and row.backward == lead.backward
             if term is not first and (same or lifter.fixed(term) is not None):
                 ahead.append(term)
-        rest = [t for t in terms if t not in ahead]
+        first_ones = set(ahead)
+        rest = [t for t in terms if t not in first_ones]
         return [*ahead, *rest] if rest and len(ahead) > 1 else None
 
     def _is_projection(self, term: Expr, root: Expr) -> bool:

@@ -111,9 +111,7 @@ def has_claims(type_: Type) -> bool:
 
 
 def match_type(value: Expr, type_: Type, where: str, span: Span | None) -> Call:
-    call = op_call("vm.match_type", (value,), type_, type=type_, where=where)
-    object.__setattr__(call, "span", span)
-    return call
+    return op_call("vm.match_type", (value,), type_, span, type=type_, where=where)
 
 
 class _Checker(Rewriter):
@@ -418,9 +416,7 @@ def _checked(arg: Expr, demand: Demand, where: str, span: Span | None) -> Expr:
     if not isinstance(type_, TensorType):
         raise TypeError(f"a demand on {type_!r}")
     if demand.shape is not None:
-        call = op_call("vm.check_broadcast", (arg,), type_, shape=demand.shape, where=where)
-        object.__setattr__(call, "span", span)
-        return call
+        return op_call("vm.check_broadcast", (arg,), type_, span, shape=demand.shape, where=where)
     shape = list(type_.shape)
     if demand.axis is not None and demand.dim is not None:
         shape[demand.axis] = demand.dim

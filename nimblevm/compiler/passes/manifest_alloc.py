@@ -135,9 +135,9 @@ class _Manifest:
         if class_of(value, self.unbox) is OpClass.VIEW and isinstance(value, Call):
             result = type_of(value)
             if isinstance(result, TensorType):
-                view = op_call("vm.reshape_tensor", value.args[:1], result, shape=result.shape)
-                object.__setattr__(view, "span", value.span)
-                return view
+                return op_call(
+                    "vm.reshape_tensor", value.args[:1], result, value.span, shape=result.shape
+                )
         if not sub_blocks(value):
             return value
         return with_children(value, tuple(self.done.get(id(c), c) for c in children(value)))
@@ -169,16 +169,16 @@ class _Manifest:
         tensors = typed(Tuple(outs), TupleType(type_of(o) for o in outs))
         cut = [(r, o) for r, o in zip(results, outs, strict=True) if r is not o]
         found = tuple(dict.fromkeys(_first_dim(r) for r, _ in cut))
-        call = op_call("vm.call_kernel", (value.op, ins, tensors), type_of(tensors), dims=found)
-        object.__setattr__(call, "span", value.span)
+        call = op_call(
+            "vm.call_kernel", (value.op, ins, tensors), type_of(tensors), value.span, dims=found
+        )
         bindings.append((self._fresh("k", TupleType(type_of(o) for o in outs)), call))
         if device:
             results = tuple([self._on_host(r, bindings) for r in results])
         for small, large in cut:
             type_ = type_of(small)
             shape = type_.shape if isinstance(type_, TensorType) else ()
-            view = op_call("vm.shrink", (large,), type_, shape=shape)
-            object.__setattr__(view, "span", value.span)
+            view = op_call("vm.shrink", (large,), type_, value.span, shape=shape)
             bindings.append((small, view))
         outs = results
         if isinstance(result, TupleType):
@@ -202,14 +202,12 @@ class _Manifest:
         storage = self._fresh("s")
         device = _device(value.op) if isinstance(value, Call) else 0
         size = op_call(
-            "memory.alloc_storage", (), STORAGE,
+            "memory.alloc_storage", (), STORAGE, value.span,
             size=byte_size(type_), alignment=ALIGNMENT, device=device,
         )  # fmt: skip
         tensor = op_call(
-            "memory.alloc_tensor", (storage,), type_, shape=type_.shape, dtype=type_.dtype
-        )
-        for node in (size, tensor):
-            object.__setattr__(node, "span", value.span)
+            "memory.alloc_tensor", (storage,), type_, value.span, shape=type_.shape, dtype=type_.dtype
+        )  # fmt: skip
         bindings += ((storage, size), (out, tensor))
 
 

@@ -89,11 +89,10 @@ class _Packer(ChannelsLast):
         first = (attrs.out_layout or attrs.data_layout) == "NCHW"
         call = op_call(
             "nn.contrib_conv2d_pack", (data, self._weight(weight, attrs.kernel_layout)),
-            self.turned(type_) if first else type_,
+            self.turned(type_) if first else type_, new.span,
             strides=attrs.strides, padding=attrs.padding, dilation=attrs.dilation, channels=sizes["O"],
             kernel_size=(sizes["H"], sizes["W"]), data_layout=layout,
         )  # fmt: skip
-        object.__setattr__(call, "span", new.span)
         return self.known(call, type_) if first else call
 
 

@@ -175,12 +175,10 @@ class _Packer(Rewriter):
         if weight is None or weight not in self.packable:
             return new
         packing = self.packable[weight]
-        call = op_call(
-            "nn.contrib_dense_pack", (new.args[0], self._packed(weight, new)), type_of(new),
+        return op_call(
+            "nn.contrib_dense_pack", (new.args[0], self._packed(weight, new)), type_of(new), new.span,
             weight_layout=packing.layout, units=weight.data.shape[packing.axis], out_dtype="",
         )  # fmt: skip
-        object.__setattr__(call, "span", new.span)
-        return call
 
 
 def pack_weights(mod: IRModule, ctx: PassContext) -> IRModule:

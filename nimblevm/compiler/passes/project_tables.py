@@ -56,8 +56,7 @@ class _Projector(Rewriter):
             return new
         row = TensorType((*index.shape, table.data.shape[1]), result.dtype)
         numbers = self.memo.get(taken.args[1], taken.args[1])
-        rows = op_call("take", (table, numbers), row, axis=0, mode=taken.attrs.mode)
-        object.__setattr__(rows, "span", node.span)
+        rows = op_call("take", (table, numbers), row, node.span, axis=0, mode=taken.attrs.mode)
         if row is result:
             return rows
         shape = tuple([d if isinstance(d, int) else -1 for d in result.shape])

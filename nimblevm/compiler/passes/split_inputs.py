@@ -47,13 +47,12 @@ class _Splitter(Rewriter):
         for part, width in parts:
             piece = self._columns(weight, begin, begin + width)
             begin += width
-            product = Call(node.op, (self.memo.get(part, part), piece), node.attrs, span=node.span)
-            object.__setattr__(product, "checked_type", type_)
+            args = (self.memo.get(part, part), piece)
+            product = Call(node.op, args, node.attrs, span=node.span, checked_type=type_)
             if result is None:
                 result = product
-                continue
-            result = op_call("add", (result, product), type_)
-            object.__setattr__(result, "span", node.span)
+            else:
+                result = op_call("add", (result, product), type_, node.span)
         return result or new
 
     def _parts(self, node: Call) -> list[tuple[Expr, int]] | None:

@@ -39,12 +39,10 @@ class _Writer(Rewriter):
             panels = transformed(weight.data)
             panels.flags.writeable = False  # nobody else writes to it: Constant need not copy it
             found = self.made[weight] = Constant(panels, span=weight.span)
-        call = op_call(
-            "nn.contrib_conv2d_winograd_pack", (new.args[0], found), type_of(new),
+        return op_call(
+            "nn.contrib_conv2d_winograd_pack", (new.args[0], found), type_of(new), new.span,
             padding=new.attrs.padding, channels=new.attrs.channels, data_layout=new.attrs.data_layout,
         )  # fmt: skip
-        object.__setattr__(call, "span", new.span)
-        return call
 
 
 def _pays(call: Call) -> bool:
