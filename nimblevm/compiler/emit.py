@@ -23,9 +23,9 @@ from nimblevm.bytecode.serialize import (
     external_section,
 )
 from nimblevm.compiler.emit_function import FunctionEmitter
+from nimblevm.compiler.emit_ops import has_static_claims
 from nimblevm.compiler.kernel_table import KernelCache, KernelTable
 from nimblevm.compiler.op_class import is_int
-from nimblevm.compiler.op_emit import has_static_claims
 from nimblevm.compiler.rewrite import is_primitive, type_of
 from nimblevm.compiler.type_table import TypeTable
 from nimblevm.relay.dims import DimVar

@@ -13,9 +13,10 @@ from typing import Protocol
 
 from nimblevm import dtypes
 from nimblevm.bytecode.serialize import ProgramBuilder
-from nimblevm.compiler import match_emit, op_emit
+from nimblevm.compiler import emit_ops
 from nimblevm.compiler.code_buffer import CodeBuffer, Label, Registers
-from nimblevm.compiler.dim_emit import INT_BIT, DimEmitter
+from nimblevm.compiler.emit_dims import INT_BIT, DimEmitter
+from nimblevm.compiler.emit_match import emit_match
 from nimblevm.compiler.kernel_table import KernelTable
 from nimblevm.compiler.liveness import (
     Block,
@@ -150,7 +151,7 @@ class FunctionEmitter:
         captures = self.fn.attrs.get("captures", 0)
         for param in self.fn.params[:captures]:
             self.bind_dims(param)
-        op_emit.check_params(self, self.fn.params[captures:], self.closure)
+        emit_ops.check_params(self, self.fn.params[captures:], self.closure)
         self.free_temps()
         self._expire(0)
 
@@ -379,10 +380,10 @@ class FunctionEmitter:
 
     def _let(self, item: Item, var: Var) -> None:
         if aliased(item.value) is not None:
-            op_emit.emit_alias(self, item.value)
+            emit_ops.emit_alias(self, item.value)
         elif isinstance(item.value, Constant | GlobalVar):
             self._load(item.value, self.define(var))
-        elif not op_emit.emit_effect_only(self, item.value, var):
+        elif not emit_ops.emit_effect_only(self, item.value, var):
             self.value(item.value, self.define(var))
         if self.root(var) in self.where:
             self.bind_dims(var)
@@ -397,7 +398,7 @@ class FunctionEmitter:
         if isinstance(item.value, If):
             self._if(item, item.value, dst, end)
         elif isinstance(item.value, Match):
-            match_emit.emit_match(self, item, item.value, dst, end)
+            emit_match(self, item, item.value, dst, end)
         else:
             raise CompileError(f"{type(item.value).__name__} with blocks is not in ANF")
 
@@ -434,7 +435,7 @@ class FunctionEmitter:
             return
         other = aliased(value)
         if other is not None and other is not value:
-            op_emit.emit_alias(self, value)
+            emit_ops.emit_alias(self, value)
             value = other
         if dst is None:
             self._return(value)
@@ -522,7 +523,7 @@ class FunctionEmitter:
         code, type_ = self.code, type_of(call)
         match call.op:
             case Op():
-                op_emit.emit_op(self, call, dst)
+                emit_ops.emit_op(self, call, dst)
             case Constructor():
                 fields = [self.obj(a) for a in call.args]
                 code.emit("AllocADT", dst[1], self.program.constructor(call.op), fields)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from nimblevm import dtypes
 from nimblevm.bytecode.isa import NO_REGISTER
 from nimblevm.compiler.code_buffer import Label
-from nimblevm.compiler.dim_emit import INT_BIT
 from nimblevm.compiler.dim_notes import entry_dims, named
+from nimblevm.compiler.emit_dims import INT_BIT
 from nimblevm.compiler.liveness import never_read
 from nimblevm.compiler.op_class import ARITHMETIC, COMPARISON, OpClass, class_of
 from nimblevm.compiler.rewrite import type_of

@@ -99,10 +99,6 @@ def _successors(automaton: _Automaton) -> list[Label]:
     return result[::-1]
 
 
-def _constructor_count(fe: FunctionEmitter, constructor: Constructor) -> int:
-    return fe.program.constructor_count(constructor)
-
-
 def _switch(fe: FunctionEmitter, automaton: _Automaton) -> None:
     """Jump to the first clause for the value's root constructor, unless the first clause takes
     everything.
@@ -110,7 +106,7 @@ def _switch(fe: FunctionEmitter, automaton: _Automaton) -> None:
     first = automaton.root(0)
     if first is None:
         return
-    count = _constructor_count(fe, first)
+    count = fe.program.constructor_count(first)
     targets: list[Label | None] = [None] * count
     for index in range(len(automaton.entries)):
         root = automaton.root(index)
@@ -177,7 +173,7 @@ def _load(fe: FunctionEmitter, var: Var, register: int, position: int) -> None:
 
 def _test(fe: FunctionEmitter, constructor: Constructor, register: int, failure: Label) -> None:
     """Go to `failure` unless the value was built by `constructor`."""
-    count = _constructor_count(fe, constructor)
+    count = fe.program.constructor_count(constructor)
     if count == 1:
         return
     tag = fe.temp(True)
