@@ -39,6 +39,9 @@ def abi_header() -> str:
     """Limits, and enum nvm_dim_op."""
     body = [
         f"#define NVM_KERNEL_ABI {abi.KERNEL_ABI}u",
+        f"#define NVM_CTX_FAIL {abi.CTX_FAIL} /* offsets in nvm_kernel_ctx */",
+        f"#define NVM_CTX_POLL {abi.CTX_POLL}",
+        f"#define NVM_CTX_PARALLEL_FOR {abi.CTX_PARALLEL_FOR}",
         f"#define NVM_MAX_RANK {abi.MAX_RANK}",
         f"#define NVM_MAX_OPERANDS {abi.MAX_OPERANDS}",
         f"#define NVM_MAX_DIMS {abi.MAX_DIMS} /* in-dims + attributes + pitches + out-dims of one call */",

@@ -11,7 +11,7 @@ import threading
 from typing import Any
 
 import nimblevm
-from nimblevm.errors import NimbleError, status_row
+from nimblevm.errors import INTERRUPTED, NimbleError, status_row
 
 try:
     from nimblevm._native import ffi as _ffi
@@ -26,7 +26,6 @@ except ModuleNotFoundError as error:
 
 ffi: Any = _ffi
 lib: Any = _lib
-_INTERRUPTED = 28
 
 
 def _text(pointer: Any) -> str:
@@ -45,7 +44,7 @@ def last_error(status: int) -> Any:
 
     A NimbleError, or KeyboardInterrupt for a run that the poll callback stopped.
     """
-    if status == _INTERRUPTED:
+    if status == INTERRUPTED:
         return KeyboardInterrupt()
     record = lib.nvm_last_error()
     row = status_row(status)

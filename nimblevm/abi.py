@@ -10,6 +10,8 @@ from enum import IntEnum
 
 KERNEL_ABI = 1
 """Of machine code in files: the contract of native/include/nvm_kernel.h."""
+CTX_FAIL, CTX_POLL, CTX_PARALLEL_FOR = 8, 16, 24
+"""Where struct nvm_kernel_ctx has the functions that generated code calls, bytes."""
 MAX_RANK = 8
 """Axes of a tensor."""
 MAX_OPERANDS = 64

@@ -278,8 +278,10 @@ NUMBER_OF: dict[type[NimbleError], int] = {
     row.exception: row.number for row in STATUSES if row.exception
 }
 """Exception -> number of the status that reports it."""
+INTERRUPTED = next(row.number for row in STATUSES if row.name == "INTERRUPTED")
+"""The status of a run that KeyboardInterrupt ends."""
 
 
 def status_row(number: int) -> Status:
     """The table row of a status number that C returned; an unknown one reads as INTERNAL."""
-    return _BY_NUMBER.get(number, _BY_NUMBER[27])
+    return _BY_NUMBER.get(number, _BY_NUMBER[NUMBER_OF[InternalError]])

@@ -13,6 +13,11 @@
 #include "cpu_features.h"
 #include "log.h"
 
+_Static_assert(offsetof(nvm_kernel_ctx, fail) == NVM_CTX_FAIL &&
+                   offsetof(nvm_kernel_ctx, poll) == NVM_CTX_POLL &&
+                   offsetof(nvm_kernel_ctx, parallel_for) == NVM_CTX_PARALLEL_FOR,
+               "machine code in files calls what stands there");
+
 struct nvm_native_code {
   void *handle;
   int fd; /* kept open, or -1: dlopen would take another file under the same number for this one */

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from nimblevm import dtypes
+from nimblevm.abi import CTX_FAIL, CTX_POLL
 from nimblevm.errors import NUMBER_OF, DivisionByZero, IndexOutOfRange, NimbleError
 from nimblevm.kernels import llvm_ops as ops
 from nimblevm.kernels import llvm_panels
@@ -392,8 +393,7 @@ class KernelText(ScopedValues):
         """Leave the kernel with the status if the VM wants it to stop."""
         b = self.lines
         name = b.name("poll")
-        place = b.do("getelementptr inbounds i8, ptr %ctx, i64 16")
-        function = b.do(f"load ptr, ptr {place}, align 8")
+        function = self._context(CTX_POLL)
         none = b.do(f"icmp eq ptr {function}, null")
         b.void(f"br i1 {none}, label %{name}.ok, label %{name}.call")
         b.label(f"{name}.call")
@@ -403,6 +403,11 @@ class KernelText(ScopedValues):
         b.label(f"{name}.stop")
         b.void(f"ret i32 {status}")
         b.label(f"{name}.ok")
+
+    def _context(self, offset: int) -> str:
+        """A function that the runtime gives."""
+        place = self.lines.do(f"getelementptr inbounds i8, ptr %ctx, i64 {offset}")
+        return self.lines.do(f"load ptr, ptr {place}, align 8")
 
     def _node(self, text: str) -> str:
         """A numbered metadata node."""
@@ -562,8 +567,7 @@ class KernelText(ScopedValues):
         name = b.name("check")
         b.void(f"br i1 {ok}, label %{name}.ok, label %{name}.bad, !prof !0")
         b.label(f"{name}.bad")
-        place = b.do("getelementptr inbounds i8, ptr %ctx, i64 8")
-        function = b.do(f"load ptr, ptr {place}, align 8")
+        function = self._context(CTX_FAIL)
         args = f"ptr %ctx, i32 {NUMBER_OF[error]}, i32 {operand}, i64 {index}, i64 {bound}"
         status = b.do(f"call i32 {function}({args})")
         b.void(f"ret i32 {status}")

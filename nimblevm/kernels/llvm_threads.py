@@ -11,6 +11,7 @@ and the operands in an array on the stack. Operands' addresses so leave the kern
 
 from __future__ import annotations
 
+from nimblevm.abi import CTX_PARALLEL_FOR
 from nimblevm.kernels.llvm_kernel import KernelText
 from nimblevm.kernels.llvm_ops import REGISTER, Helpers, Lines, literal
 from nimblevm.kernels.loop_ir import For, Kernel, Local, SetLocal, Value
@@ -81,8 +82,7 @@ class ThreadedText(KernelText):
         for number, (type_, value) in enumerate(passed):
             place = b.do(f"getelementptr inbounds i64, ptr {closure}, i64 {number}")
             b.void(f"store {type_} {value}, ptr {place}, align 8")
-        place = b.do("getelementptr inbounds i8, ptr %ctx, i64 24")
-        function = b.do(f"load ptr, ptr {place}, align 8")
+        function = self._context(CTX_PARALLEL_FOR)
         call = f"ptr %ctx, i64 {units}, i64 {work}, ptr @{name}, ptr {closure}"
         many = b.do(f"call i32 {function}({call})")
         b.void(f"br label %{label}.end")

@@ -24,7 +24,14 @@ import numpy as np
 from nimblevm import dtypes
 from nimblevm._ffi import check, ffi, lib, note_cause
 from nimblevm.devices import blas
-from nimblevm.errors import NUMBER_OF, InvalidInput, NimbleError
+from nimblevm.errors import (
+    INTERRUPTED,
+    NUMBER_OF,
+    DeviceError,
+    InvalidInput,
+    KernelError,
+    NimbleError,
+)
 
 Array = np.ndarray[Any, Any]
 Run = Callable[[Sequence[Array], Sequence[Array], Sequence[int]], object]
@@ -34,7 +41,7 @@ good until the call returns: keeping one is an error.
 Factory = Callable[[bytes], Run]
 
 _EXTERNAL = 5  # kind of section
-_DEVICE_ERROR, _KERNEL_ERROR, _INTERRUPTED = 22, 25, 28
+_DEVICE_ERROR, _KERNEL_ERROR = NUMBER_OF[DeviceError], NUMBER_OF[KernelError]
 _TYPES = {row.number: np.dtype(row.numpy).str for row in dtypes.DTYPES}
 
 
@@ -167,7 +174,7 @@ def _arrays(
 def _failed(error: BaseException, place: str, code: int) -> int:
     """Record an exception as what went wrong, and keep it as the cause of what will be raised."""
     if isinstance(error, KeyboardInterrupt):
-        return _INTERRUPTED
+        return INTERRUPTED
     if isinstance(error, NimbleError):
         code = NUMBER_OF.get(type(error), code)
     text = f"{place}: {type(error).__name__}: {error}"

@@ -4,6 +4,9 @@
 #define NVM_GENERATED_NVM_ABI_H
 
 #define NVM_KERNEL_ABI 1u
+#define NVM_CTX_FAIL 8 /* offsets in nvm_kernel_ctx */
+#define NVM_CTX_POLL 16
+#define NVM_CTX_PARALLEL_FOR 24
 #define NVM_MAX_RANK 8
 #define NVM_MAX_OPERANDS 64
 #define NVM_MAX_DIMS 512 /* in-dims + attributes + pitches + out-dims of one call */
