@@ -5,8 +5,7 @@
  * output is an error.
  */
 #include "generated/nvm_c_kernels.h"
-
-enum { POLL_EVERY = 1 << 20 }; /* elements: about 1 ms */
+#include "order.h"
 
 static nvm_status check(const nvm_kernel_ctx *ctx, const int64_t *dims) {
   if (dims[1] == 0 && dims[0] != 0 && dims[2] != 0) {
@@ -14,14 +13,6 @@ static nvm_status check(const nvm_kernel_ctx *ctx, const int64_t *dims) {
   }
   if (dims[1] > INT32_MAX) return ctx->fail(ctx, NVM_KERNEL_ERROR, 0, dims[1], INT32_MAX);
   return NVM_OK;
-}
-
-/* Ask now and then whether to go on. */
-static nvm_status charge(const nvm_kernel_ctx *ctx, int64_t elements, int64_t *work) {
-  *work += elements;
-  if (*work < POLL_EVERY) return NVM_OK;
-  *work = 0;
-  return ctx->poll ? ctx->poll(ctx) : NVM_OK;
 }
 
 /* `better`: x is strictly more extreme than best. The axis is walked in pieces, so that a long one
@@ -38,7 +29,7 @@ static nvm_status charge(const nvm_kernel_ctx *ctx, int64_t elements, int64_t *w
       T best = values[0];                                                                     \
       int64_t place = 0;                                                                      \
       for (int64_t k = 1; status == NVM_OK && k < axis && best == best;) {                    \
-        const int64_t from = k, stop = axis - k < POLL_EVERY ? axis : k + POLL_EVERY;         \
+        const int64_t from = k, stop = nvm_order_end(k, axis);                                \
         for (; k < stop && best == best; ++k) {                                               \
           const T x = values[k * inner];                                                      \
           if (better || (last && x == best) || x != x) {                                      \
@@ -46,7 +37,7 @@ static nvm_status charge(const nvm_kernel_ctx *ctx, int64_t elements, int64_t *w
             place = k;                                                                        \
           }                                                                                   \
         }                                                                                     \
-        status = charge(ctx, stop - from, &work);                                             \
+        status = nvm_order_charge(ctx, stop - from, &work);                                   \
       }                                                                                       \
       out[row] = (int32_t)place;                                                              \
     }                                                                                         \

@@ -170,8 +170,8 @@ def _from_arrays(arrays: Mapping[str, Any]) -> Iterator[Any]:
     check(lib.nvm_weights_create(out))
     kept: list[Any] = []
     with _owned(out[0]) as handle:
-        for name, value in arrays.items():
-            array = _array(name, value)
+        for name in sorted(arrays, key=str):  # the order that C keeps: none before has to move
+            array = _array(name, arrays[name])
             kept.append(array)
             data = ffi.cast("void *", array.ctypes.data)
             number = dtypes.BY_NAME[array.dtype.name].number

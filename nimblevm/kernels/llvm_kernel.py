@@ -397,7 +397,11 @@ class KernelText(ScopedValues):
         none = b.do(f"icmp eq ptr {function}, null")
         b.void(f"br i1 {none}, label %{name}.ok, label %{name}.call")
         b.label(f"{name}.call")
-        status = b.do(f"call i32 {function}(ptr %ctx)")
+        self._leave_unless_ok(b.do(f"call i32 {function}(ptr %ctx)"), name)
+
+    def _leave_unless_ok(self, status: str, name: str) -> None:
+        """End the kernel with a status that is not 0; else go on at the label `name`.ok."""
+        b = self.lines
         go = b.do(f"icmp eq i32 {status}, 0")
         b.void(f"br i1 {go}, label %{name}.ok, label %{name}.stop, !prof !0")
         b.label(f"{name}.stop")

@@ -92,11 +92,7 @@ class ThreadedText(KernelText):
         b.void(f"br label %{label}.end")
         b.label(f"{label}.end")
         status = b.do(f"phi i32 [ {many}, %{label}.many ], [ {one}, %{label}.one ]")
-        go = b.do(f"icmp eq i32 {status}, 0")
-        b.void(f"br i1 {go}, label %{label}.ok, label %{label}.stop, !prof !0")
-        b.label(f"{label}.stop")
-        b.void(f"ret i32 {status}")
-        b.label(f"{label}.ok")
+        self._leave_unless_ok(status, label)
 
     def _work(self, work: Work) -> str:
         """An estimate of ns: a literal, or a register of i64."""
