@@ -38,6 +38,7 @@ import json
 import re
 import struct
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NoReturn, TypeVar
 
 from nimblevm import dtypes
@@ -397,9 +398,9 @@ class _Assembler:
                 case ".end":
                     break
                 case ".dims":
-                    dims = line.items(lambda line=line: line.string("a dim name"))  # type: ignore[misc]
+                    dims = line.items(partial(line.string, "a dim name"))
                 case ".attrs" | ".exprs":
-                    numbers[directive] = line.items(lambda line=line: line.integer("a number"))  # type: ignore[misc]
+                    numbers[directive] = line.items(partial(line.integer, "a number"))
                 case ".in" | ".out" | ".scratch":
                     operands.append(self._operand(line, ROLE_WORDS.index(directive[1:])))
                 case ".out_dims":
@@ -514,7 +515,7 @@ class _Assembler:
                 at = len(code.words)
                 code.words.append(0)
                 element = isa.LIST_ELEMENT[kind]
-                code.words[at] = len(line.items(lambda e=element: self._word(line, e, code)))  # type: ignore[misc]
+                code.words[at] = len(line.items(partial(self._word, line, element, code)))
             else:
                 self._word(line, kind, code)
 

@@ -8,8 +8,6 @@ from nimblevm.bytecode import serialize as s
 from nimblevm.bytecode.describe import signature_text
 from nimblevm.bytecode.records import axis_size
 
-_ROLES = ("in", "out", "scratch")
-
 
 def kernel_text(kernel: s.KernelRecord) -> str:
     """Name, signature and body; of a kernel without IR the signature alone."""
@@ -32,14 +30,14 @@ def kernel_text(kernel: s.KernelRecord) -> str:
     counts = [0, 0, 0]
     buffers: list[ir.Buffer] = []
     for operand in kernel.operands:
-        name = f"{_ROLES[operand.role]}{counts[operand.role]}"
+        role = ir.OPERAND_ROLES[operand.role]
+        name = f"{role}{counts[operand.role]}"
         counts[operand.role] += 1
         axes = tuple(
             ir.Axis(axis_size(kernel.exprs, axis, constant, dim, operation), axis.broadcast)
             for axis in operand.axes
         )
-        role = _ROLES[operand.role]
-        buffers.append(ir.Buffer(name, dtypes.BY_NUMBER[operand.dtype].name, role, axes))  # type: ignore[arg-type]
+        buffers.append(ir.Buffer(name, dtypes.BY_NUMBER[operand.dtype].name, role, axes))
     alias = tuple((i, o.alias - 1) for i, o in enumerate(kernel.operands) if o.alias)
     dims = (*kernel.dims, *(str(value) for value in kernel.attrs))
     head = ir.Kernel(kernel.name, tuple(buffers), dims, (), kernel.out_dims, alias)

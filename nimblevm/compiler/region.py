@@ -16,7 +16,7 @@ from nimblevm.compiler.passes.fuse_ops import fuse_function
 from nimblevm.compiler.passes.to_anf import anf_function
 from nimblevm.compiler.rewrite import Rewriter, attr_dims, is_primitive, let_chain, postorder
 from nimblevm.errors import CompileError, NimbleError
-from nimblevm.kernels.loop_ir import Axis, Buffer, Const, DimRef, Kernel
+from nimblevm.kernels.loop_ir import Axis, Buffer, Const, DimRef, Kernel, operand_roles
 from nimblevm.kernels.lower import LoweredKernel, flat_types, lower_primitive
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim, DimExpr
@@ -141,9 +141,9 @@ def _without_ir(
         *(f"out{i}" for i in range(len(outputs))),
         *(f"scratch{i}" for i in range(len(scratch))),
     )
-    roles = ["in"] * len(inputs) + ["out"] * len(outputs) + ["scratch"] * len(scratch)
+    roles = operand_roles(len(inputs), len(outputs), len(scratch))
     buffers = tuple(
-        Buffer(n, t.dtype, r, tuple(map(axis, t.shape)))  # type: ignore[arg-type]
+        Buffer(n, t.dtype, r, tuple(map(axis, t.shape)))
         for n, t, r in zip(names, types, roles, strict=True)
     )
     kernel = Kernel(name, buffers, tuple(map(repr, in_dims)), ())

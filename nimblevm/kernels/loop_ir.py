@@ -272,6 +272,17 @@ class Axis:
     broadcast: bool = False
 
 
+Role = Literal["in", "out", "scratch", "shared", "private"]
+OPERAND_ROLES: tuple[Role, ...] = ("in", "out", "scratch")
+"""Those of operands, in their order."""
+
+
+def operand_roles(ins: int, outs: int, scratch: int) -> list[Role]:
+    """The roles of so many operands of each."""
+    counts = zip(OPERAND_ROLES, (ins, outs, scratch), strict=True)
+    return [role for role, count in counts for _ in range(count)]
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Buffer:
     """An operand: compact row-major. Order in Kernel.buffers = inputs, outputs, scratch = order in CallKernel.
@@ -281,7 +292,7 @@ class Buffer:
 
     name: str
     dtype: str
-    role: Literal["in", "out", "scratch", "shared", "private"]
+    role: Role
     axes: tuple[Axis, ...]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from nimblevm.dtypes import BY_NAME, BY_NUMBER, DType
 from nimblevm.kernels import loop_ir as ir
@@ -220,12 +221,12 @@ def serialize(kernel: ir.Kernel) -> bytes:
         record = _statement(writer, item)
         writer.statements.append(record)
         if isinstance(item, ir.For):
-            todo.append(lambda place=place: _close(writer, place, 3))  # type: ignore[misc]
+            todo.append(partial(_close, writer, place, 3))
             todo.extend(reversed(item.body))
         elif isinstance(item, ir.If):
-            todo.append(lambda place=place: _close(writer, place, 3))  # type: ignore[misc]
+            todo.append(partial(_close, writer, place, 3))
             todo.extend(reversed(item.otherwise))
-            todo.append(lambda place=place: _close(writer, place, 2))  # type: ignore[misc]
+            todo.append(partial(_close, writer, place, 2))
             todo.extend(reversed(item.then))
     counts = (len(writer.records), len(writer.statements), len(writer.indices))
     data = HEADER.pack(

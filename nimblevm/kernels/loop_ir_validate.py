@@ -74,7 +74,7 @@ class _Checker:
 
     def signature(self) -> None:
         kernel = self.kernel
-        order = [("in", "out", "scratch").index(buffer.role) for buffer in kernel.buffers]
+        order = [ir.OPERAND_ROLES.index(buffer.role) for buffer in kernel.buffers]
         if order != sorted(order) or len(order) > MAX_OPERANDS:
             self.fail(f"expected inputs, outputs, scratch in this order, at most {MAX_OPERANDS}")
         for number, buffer in enumerate(kernel.buffers):

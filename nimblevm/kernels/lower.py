@@ -40,6 +40,7 @@ from nimblevm.kernels.loop_ir import (
     Statement,
     Store,
     Value,
+    operand_roles,
 )
 from nimblevm.kernels.lower_loops import all_levels, repeated
 from nimblevm.kernels.lowered import InDim, IntParam, LoweredKernel
@@ -341,9 +342,9 @@ class _Lowering:
             *(f"out{i}" for i in range(len(out_types))),
             *(f"scratch{i}" for i in range(len(scratch))),
         ]
-        roles = ["in"] * n_in + ["out"] * len(out_types) + ["scratch"] * len(scratch)
+        roles = operand_roles(n_in, len(out_types), len(scratch))
         buffers = tuple(
-            Buffer(n, t.dtype, r, tuple(a))  # type: ignore[arg-type]
+            Buffer(n, t.dtype, r, tuple(a))
             for n, t, r, a in zip(names, types, roles, axes, strict=True)
         )
         single_nest = len(groups) == 1 and not scratch
