@@ -41,7 +41,7 @@ Needs: the form of manifest_alloc, integers in registers (unbox). Keeps: both. C
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -437,7 +437,7 @@ class _Writer:
         wide = op_call("cast", (param,), many, dtype="int64")
         wrong = op_call("less", (wide, _number(0)), flags)
         counted = op_call("where", (wrong, _number(_MANY), wide), many)
-        over_all = {"axis": None, "keepdims": False, "exclude": False}
+        over_all: dict[str, Any] = {"axis": None, "keepdims": False, "exclude": False}
         found = tuple(op_call(name, (counted,), _INT, **over_all) for name in ("sum", "max"))
         both = TupleType([_INT, _INT])
         function = typed(
@@ -466,9 +466,8 @@ class _Writer:
     def _call(self, function: Function, ins: tuple[Expr, ...], outs: tuple[Var, ...]) -> None:
         given, made = (TupleType([type_of(a) for a in part]) for part in (ins, outs))
         parts = (function, typed(Tuple(ins), given), typed(Tuple(outs), made))
-        call = op_call("vm.call_kernel", parts, made, dims=())
-        object.__setattr__(call, "span", self.turn.kernels[-1].span)
-        self._let("k", call)
+        place = self.turn.kernels[-1].span
+        self._let("k", op_call("vm.call_kernel", parts, made, place, dims=()))
 
     def _tables(self, operands: list[Expr]) -> dict[Expr, Expr]:
         """The tables with the rows of all levels."""
