@@ -71,9 +71,10 @@ static nvm_status check_digest(const void *data, size_t size, const uint8_t *exp
   nvm_sha256(data, size, got);
   if (memcmp(got, expected, sizeof got) != 0) {
     return nvm_fail(NVM_INVALID_EXECUTABLE,
-                    "%s %u: SHA-256 is %02x%02x%02x%02x..., expected %02x%02x%02x%02x...", what,
-                    index, got[0], got[1], got[2], got[3], expected[0], expected[1], expected[2],
-                    expected[3]);
+                    "%s %u: SHA-256 is %02x%02x%02x%02x..., expected %02x%02x%02x%02x...: the file "
+                    "was damaged or changed; get it again",
+                    what, index, got[0], got[1], got[2], got[3], expected[0], expected[1],
+                    expected[2], expected[3]);
   }
   return NVM_OK;
 }

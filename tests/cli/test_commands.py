@@ -91,6 +91,7 @@ def test_inspect_verify_says_what_was_checked(folder: Path, cli: Cli) -> None:
     assert cli("inspect", "broken.nvm").code == 0  # constants are not read
     done = cli("inspect", "broken.nvm", "--verify")
     assert (done.code, "section 1: SHA-256 is" in done.err) == (2, True)
+    assert "the file was damaged or changed; get it again" in done.err
 
 
 def test_inspect_as_json(folder: Path, cli: Cli) -> None:
