@@ -27,6 +27,7 @@ High-Performance Matrix Multiplication", 2008; at batch 1 nothing but the stream
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from nimblevm.kernels.llvm_half import half_to_float
@@ -141,37 +142,49 @@ done:
     return "".join(parts)
 
 
-def _panels_text(x: str, w: str, rows: int, sizes: list[int], name: str) -> str:
-    """The blocks that serve so many rows: as many panels at once as fit, then fewer."""
-    type_, weight, tall = _TYPES[x], _WEIGHTS[w], rows > LOW
+def blocks_of_rows(
+    rows: int, sizes: list[int], types: tuple[str, str], call: Callable[[str, int], list[str]]
+) -> str:
+    """The blocks that serve so many rows: as many panels at once as fit, then fewer.
+
+    types  of the tile's elements and of the panels', as LLVM has them
+    call   (here, panels) -> the call of a micro-kernel; {here}.w is the first panel, {here}.t its place in the tile
+    """
     lines = [f"rows{rows}:", f"  br label %r{rows}.s0"]
-    before = [f"rows{rows}"]
-    done_in = "0"
+    done, before = "0", f"rows{rows}"
     for number, size in enumerate(sizes):
-        here, go, after = f"r{rows}.s{number}", f"r{rows}.g{number}", f"r{rows}.s{number + 1}"
-        if number == len(sizes) - 1:
-            after = f"r{rows}.end"
-        came = ", ".join(f"[ {done_in}, %{b} ]" for b in before)
-        fetched = f"%{here}.fetch" if tall else "%next.now"
+        here, go = f"r{rows}.s{number}", f"r{rows}.g{number}"
+        after = f"r{rows}.end" if number == len(sizes) - 1 else f"r{rows}.s{number + 1}"
         lines += [
             f"{here}:",
-            f"  %{here}.p = phi i64 {came}, [ %{here}.next, %{go} ]",
+            f"  %{here}.p = phi i64 [ {done}, %{before} ], [ %{here}.next, %{go} ]",
             f"  %{here}.next = add i64 %{here}.p, {size}",
             f"  %{here}.fits = icmp sle i64 %{here}.next, %panels",
             f"  br i1 %{here}.fits, label %{go}, label %{after}",
             f"{go}:",
             f"  %{here}.wo = mul i64 %{here}.p, %w_panel",
-            f"  %{here}.w = getelementptr {weight}, ptr %w, i64 %{here}.wo",
+            f"  %{here}.w = getelementptr {types[1]}, ptr %w, i64 %{here}.wo",
             f"  %{here}.to = mul i64 %{here}.p, {LANES}",
-            f"  %{here}.t = getelementptr {type_}, ptr %tile.now, i64 %{here}.to",
-            *(_behind(f"%{here}", size * _SIZES[weight]) if tall else ()),
-            f"  call void @{name}.{rows}x{size}(ptr %x.now, i64 %x_row, ptr %{here}.w, i64 %w_step, "
-            f"i64 %w_panel, i64 %depth, ptr %{here}.t, ptr {fetched})",
+            f"  %{here}.t = getelementptr {types[0]}, ptr %tile.now, i64 %{here}.to",
+            *call(f"%{here}", size),
             f"  br label %{here}",
         ]
-        before, done_in = [here], f"%{here}.p"
+        done, before = f"%{here}.p", here
     lines += [f"r{rows}.end:", "  br label %more"]
     return "\n".join(lines) + "\n"
+
+
+def _panels_text(x: str, w: str, rows: int, sizes: list[int], name: str) -> str:
+    types, tall = (_TYPES[x], _WEIGHTS[w]), rows > LOW
+
+    def call(here: str, size: int) -> list[str]:
+        return [
+            *(_behind(here, size * _SIZES[types[1]]) if tall else ()),
+            f"  call void @{name}.{rows}x{size}(ptr %x.now, i64 %x_row, ptr {here}.w, i64 %w_step, "
+            f"i64 %w_panel, i64 %depth, ptr {here}.t, ptr {f'{here}.fetch' if tall else '%next.now'})",
+        ]
+
+    return blocks_of_rows(rows, sizes, types, call)
 
 
 def _behind(here: str, size: int) -> list[str]:

@@ -13,7 +13,7 @@ the whole window. The scheme is that of llvm_panels.py, which has a product's ro
 
 from __future__ import annotations
 
-from nimblevm.kernels.llvm_panels import LANES, LOW, TILE_ROW, Budget
+from nimblevm.kernels.llvm_panels import LANES, LOW, TILE_ROW, Budget, blocks_of_rows
 
 _TYPES = {"float32": "float", "float64": "double"}
 _PARAMS = (
@@ -66,32 +66,12 @@ done:
 
 
 def _panels_text(dtype: str, rows: int, sizes: list[int], name: str) -> str:
-    """The blocks that serve so many rows: as many panels at once as fit, then fewer."""
-    type_ = _TYPES[dtype]
-    lines = [f"rows{rows}:", f"  br label %r{rows}.s0"]
-    before, done = f"rows{rows}", "0"
-    entries = [(done, before)]
-    for number, size in enumerate(sizes):
-        here, go = f"r{rows}.s{number}", f"r{rows}.g{number}"
-        after = f"r{rows}.end" if number == len(sizes) - 1 else f"r{rows}.s{number + 1}"
-        came = ", ".join(f"[ {value}, %{block} ]" for value, block in entries)
-        lines += [
-            f"{here}:",
-            f"  %{here}.p = phi i64 {came}, [ %{here}.next, %{go} ]",
-            f"  %{here}.next = add i64 %{here}.p, {size}",
-            f"  %{here}.fits = icmp sle i64 %{here}.next, %panels",
-            f"  br i1 %{here}.fits, label %{go}, label %{after}",
-            f"{go}:",
-            f"  %{here}.wo = mul i64 %{here}.p, %w_panel",
-            f"  %{here}.w = getelementptr {type_}, ptr %w, i64 %{here}.wo",
-            f"  %{here}.to = mul i64 %{here}.p, {LANES}",
-            f"  %{here}.t = getelementptr {type_}, ptr %tile.now, i64 %{here}.to",
-            f"  call void @{name}.{rows}x{size}(ptr %x, ptr %at, ptr %{here}.w, {_ARGS}, ptr %{here}.t)",
-            f"  br label %{here}",
+    def call(here: str, size: int) -> list[str]:
+        return [
+            f"  call void @{name}.{rows}x{size}(ptr %x, ptr %at, ptr {here}.w, {_ARGS}, ptr {here}.t)"
         ]
-        entries = [(f"%{here}.p", here)]
-    lines += [f"r{rows}.end:", "  br label %more"]
-    return "\n".join(lines) + "\n"
+
+    return blocks_of_rows(rows, sizes, (_TYPES[dtype],) * 2, call)
 
 
 class _Loop:
