@@ -142,8 +142,8 @@ def count(run: Callable[[], Any]) -> int:
     return total
 
 
-def costs(text: str) -> Counter[str]:
-    """Bytecode instructions by stage: parser, inference, printer, and each pass of a compilation."""
+def costs(text: str, **options: Any) -> Counter[str]:
+    """Bytecode instructions by stage: parser, inference, printer, and each pass of a compilation with these options."""
     found: Counter[str] = Counter()
     mod: list[IRModule] = []
     found["parse"] = count(lambda: mod.append(parser.parse_module(text)))
@@ -161,7 +161,7 @@ def costs(text: str) -> Counter[str]:
 
     pass_base.Pass.__call__ = counted  # type: ignore[method-assign]
     try:
-        nvm.compile(mod[-1], native=False)
+        nvm.compile(mod[-1], native=False, **options)
     finally:
         pass_base.Pass.__call__ = original  # type: ignore[method-assign]
     return found
@@ -175,3 +175,21 @@ def test_a_doubled_program_costs_at_most_2_3_times(family: Callable[[int], str])
     worse = {name: two[name] / one[name] for name in one if two[name] > 2.3 * one[name]}
     assert not worse, f"grows faster than linear: {worse}"
     assert len(one) > 12, f"passes are missing: {sorted(one)}"
+
+
+PLACED = [lets, branches, closures]
+"""Families in which values go through something that placement follows."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", PLACED, ids=lambda f: f.__name__)
+def test_placement_is_linear(family: Callable[[int], str]) -> None:
+    """As above, of a program that is placed on a device: plan_devices and what comes behind it, which sees copies."""
+    costs(family(4), device="simulated")
+    one = costs(family(SIZE), device="simulated")
+    two = costs(family(2 * SIZE), device="simulated")
+    seen = {
+        name: two[name] / one[name] for name in ("plan_devices", "manifest_alloc", "plan_memory")
+    }
+    assert max(seen.values()) <= 2.3, f"grows faster than linear: {seen}"
+    assert one["plan_devices"] > 10 * SIZE, "it does something"

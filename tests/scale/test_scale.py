@@ -97,6 +97,38 @@ def test_a_hundred_thousand_operators(shape) -> None:  # type: ignore[no-untyped
     np.testing.assert_allclose(got, want, rtol=1e-2, atol=1e-6)
 
 
+def functions(count: int) -> str:
+    body = "".join(
+        f"def @f{i}(%x: Tensor[(?n), float32]) -> Tensor[(?n), float32] {{ tanh(@f{i + 1}(%x)) }}\n"
+        for i in range(count)
+    )
+    last = f"def @f{count}(%x: Tensor[(?n), float32]) -> Tensor[(?n), float32] {{ %x }}\n"
+    return f"{HEADER}{body}{last}def @main(%x: Tensor[(?n), float32]) {{ @f0(%x) }}\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("shape", "most"), [(lets, 20_000), (calls, 20_000), (functions, 2_000)])
+def test_twenty_thousand_on_a_device(shape, most: int) -> None:  # type: ignore[no-untyped-def]
+    """Nested lets, operators and calls of functions, placed and run: what comes in and goes out is all that is copied."""
+    times = []
+    for count in (most // 4, most):
+        mod = nvm.relay.parse(shape(count))
+        start = time.process_time()
+        exe = nvm.compile(mod, native=False, device="simulated", entry_points=["main"])
+        times.append(time.process_time() - start)
+    print(f"{shape.__name__}: {times[0]:.1f} s, {times[1]:.1f} s")
+    assert times[1] < 8 * times[0]
+    x = np.array([0.0, 1.0], np.float32)
+    with nvm.VirtualMachine(exe) as vm:
+        got = vm.run(x).numpy()
+        stats = vm.stats()
+    want = x.copy()
+    for _ in range(most):
+        want = np.tanh(want)
+    np.testing.assert_allclose(got, want, rtol=1e-2, atol=1e-6)
+    assert (stats["copies_to_device"], stats["copies_to_host"]) == (1, 1)
+
+
 def test_a_shared_graph_of_a_million_paths() -> None:
     start = time.perf_counter()
     exe = nvm.compile(nvm.relay.parse(doubling(20)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import os
 import shutil
 import subprocess
 import tempfile
@@ -28,6 +29,7 @@ NATIVE = HERE.parents[2] / "native"
 SOURCES = ("fake_cuda.c", "memory.c", "grid.c")
 FLAGS = ("-std=gnu11", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-fwrapv", "-fno-strict-aliasing",
          "-ffp-contract=off", "-fno-math-errno", "-D_GNU_SOURCE")  # fmt: skip
+FOLDER = "NVM_TEST_FAKE_CUDA"
 Array = np.ndarray[Any, Any]
 
 
@@ -51,7 +53,9 @@ class State(ctypes.Structure):
 
 @cache
 def folder() -> Path:
-    """Where the driver and translated modules lie, until the process ends."""
+    """Where the driver and translated modules lie, until the process ends; or FOLDER says where, and others see them."""
+    if FOLDER in os.environ:
+        return Path(os.environ[FOLDER])
     found = tempfile.mkdtemp(prefix="fake-cuda-")
     atexit.register(shutil.rmtree, found, ignore_errors=True)
     return Path(found)
@@ -61,6 +65,8 @@ def folder() -> Path:
 def path() -> str:
     """The library that stands for libcuda.so.1, built."""
     target = folder() / "libcuda.so.1"
+    if FOLDER in os.environ and target.exists():  # in use by the process that this one belongs to
+        return str(target)
     includes = [f"-I{NATIVE / part}" for part in ("devices", "src", "include")]
     sources = [str(HERE / name) for name in SOURCES]
     warnings = ["-Wall", "-Wextra", "-Werror", "-Wno-type-limits"]
