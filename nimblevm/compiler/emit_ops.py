@@ -16,11 +16,12 @@ from nimblevm.compiler.liveness import never_read
 from nimblevm.compiler.op_class import ARITHMETIC, COMPARISON, OpClass, class_of
 from nimblevm.compiler.rewrite import type_of
 from nimblevm.errors import CompileError
-from nimblevm.kernels.lower import IntParam
+from nimblevm.kernels.lowered import STEPS, IntParam
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim, DimExpr, DimVar
 from nimblevm.relay.ir import Call, Constant, Expr, Function, Tuple, Var
 from nimblevm.relay.op.registry import Op
+from nimblevm.relay.steps import StepLoop
 from nimblevm.relay.types import TensorType, TupleType, Type, value_tensors
 
 if TYPE_CHECKING:
@@ -236,9 +237,13 @@ def _call_kernel(fe: FunctionEmitter, value: Call) -> None:
     for position, view in enumerate(call.views):
         operands[position] = _viewed(fe, operands[position], atoms[position], view)
     first_scratch = len(operands)
+    steps = StepLoop.of(function)
     for tensor in call.scratch:
         register = fe.temp(False)
-        shape = [fe.dims.word(d) for d in tensor.shape]
+        shape = [
+            _int_operand(fe, flat[steps.count]) if steps and d is STEPS else fe.dims.word(d)
+            for d in tensor.shape
+        ]
         number = dtypes.dtype(tensor.dtype).number
         device = function.attrs.get("device", 0)
         fe.code.emit("AllocTensor", register, NO_REGISTER, 0, shape, number, device)

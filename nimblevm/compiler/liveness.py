@@ -21,6 +21,7 @@ from nimblevm.compiler.rewrite import (
     sub_blocks,
     type_of,
 )
+from nimblevm.kernels.lowered import STEPS
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim, DimExpr, DimVar
 from nimblevm.relay.ir import (
@@ -220,7 +221,7 @@ def _need(value: Expr, kernels: KernelTable, result: Liveness) -> None:
             if isinstance(dim, DimExpr):
                 needed.update(dims.free_vars(dim))
         for tensor in call.scratch:
-            needed.update(free_dims(tensor))
+            needed.update(d for d in free_dims(tensor) if d is not STEPS)
         for shape in call.views:
             needed.update(v for d in shape for v in dims.free_vars(d))
         for node in postorder(function.body):

@@ -17,6 +17,7 @@ from nimblevm.compiler.passes.insert_checks import INSERT_CHECKS
 from nimblevm.compiler.passes.join_inputs import JOIN_INPUTS
 from nimblevm.compiler.passes.lambda_lift import LAMBDA_LIFT
 from nimblevm.compiler.passes.manifest_alloc import MANIFEST_ALLOC
+from nimblevm.compiler.passes.move_projections import MOVE_PROJECTIONS
 from nimblevm.compiler.passes.name_effects import NAME_EFFECTS
 from nimblevm.compiler.passes.open_regions import OPEN_REGIONS
 from nimblevm.compiler.passes.pack_convolutions import PACK_CONVOLUTIONS
@@ -63,6 +64,7 @@ PIPELINE = Sequential(
         PLAN_DEVICES,
         MANIFEST_ALLOC,
         FUSE_LOOPS,
+        MOVE_PROJECTIONS,
         FUSE_LEVELS,
         PLAN_MEMORY,
     )

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable, Sequence
 from nimblevm import dtypes
 from nimblevm.abi import CTX_FAIL, CTX_POLL
 from nimblevm.errors import NUMBER_OF, DivisionByZero, IndexOutOfRange, NimbleError
+from nimblevm.kernels import llvm_beside, llvm_panels
 from nimblevm.kernels import llvm_ops as ops
-from nimblevm.kernels import llvm_panels
 from nimblevm.kernels.facts import divides, nonzero, pitches, touched
 from nimblevm.kernels.llvm_ops import MEMORY, REGISTER, Helpers, Lines
 from nimblevm.kernels.loop_ir import (
     Accumulate,
+    Beside,
     Binary,
     Cast,
     CheckIndex,
@@ -42,7 +43,7 @@ from nimblevm.kernels.loop_ir import (
     Value,
     WindowProduct,
 )
-from nimblevm.kernels.rewrite import all_statements, all_values, parts, values_of
+from nimblevm.kernels.rewrite import all_statements, all_values, parts, tiles, values_of
 from nimblevm.kernels.schedule import STACK
 from nimblevm.kernels.value_scopes import ScopedValues
 
@@ -93,7 +94,12 @@ class KernelText(ScopedValues):
         self.pitch_of = pitches(kernel)
         self.noalias = [i not in self.shared_storage for i in range(len(kernel.buffers))]
         products = all_statements(kernel.body)
-        self.panels = {s.tile for s in products if isinstance(s, PanelProduct | WindowProduct)}
+        self.panels = {
+            tile
+            for s in products
+            if isinstance(s, PanelProduct | WindowProduct)
+            for tile in tiles(s)
+        }
         self.stack = {i for i, b in enumerate(kernel.buffers) if b.name == STACK}
         self.operands = [i for i in range(len(kernel.buffers)) if i not in self.stack]
         self.n_dims = len(kernel.dims) + len(self.pitch_of)
@@ -332,27 +338,45 @@ class KernelText(ScopedValues):
 
     def _panel_product(self, statement: PanelProduct) -> None:
         x, w = statement.x, statement.w
+        if statement.beside is not None:
+            self._beside(statement, statement.beside)
+            return
         function = self.lines.helpers.panels(x.dtype, w.dtype, statement.variant)
-        args = [f"ptr {self._address(x.buffer, x.indices)}", f"i64 {self._value(statement.x_row)}"]
-        args.append(f"ptr {self._address(w.buffer, w.indices)}")
-        numbers = (statement.w_step, statement.w_panel, statement.depth)
-        args += [f"i64 {self._value(n)}" for n in numbers]
-        args.append(f"ptr %b{statement.tile}")
-        following = statement.following or w
-        args.append(f"ptr {self._address(following.buffer, following.indices)}")
+        args = [self._place(x), f"i64 {self._value(statement.x_row)}", self._place(w)]
+        args += map(self._i64, (statement.w_step, statement.w_panel, statement.depth))
+        args += [f"ptr %b{statement.tile}", self._place(statement.following or w)]
         blocks = statement.blocks or Const("int64", llvm_panels.FEW + 1)
-        args += [f"i64 {self._value(n)}" for n in (blocks, statement.rows, statement.panels)]
+        args += map(self._i64, (blocks, statement.rows, statement.panels))
         self.lines.void(f"call void @{function}({', '.join(args)})")
+
+    def _beside(self, statement: PanelProduct, other: Beside) -> None:
+        """A product of one row, and what is computed beside it."""
+        literals = (statement.w_step, statement.w_panel, other.x_row, other.w_step, other.w_panel)
+        strides = llvm_beside.Strides(*(int(v.value) for v in literals if isinstance(v, Const)))
+        function = self.lines.helpers.beside(strides, statement.variant)
+        args = [
+            self._place(statement.x), self._place(statement.w), self._i64(statement.depth), f"ptr %b{statement.tile}",
+            self._place(statement.following or statement.w), self._i64(statement.panels),
+            self._place(other.x), self._place(other.w), self._i64(other.depth), f"ptr %b{other.tile}",
+            self._i64(other.rows), self._i64(other.panels),
+        ]  # fmt: skip
+        self.lines.void(f"call void @{function}({', '.join(args)})")
+
+    def _place(self, load: Load) -> str:
+        return f"ptr {self._address(load.buffer, load.indices)}"
+
+    def _i64(self, value: Value) -> str:
+        return f"i64 {self._value(value)}"
 
     def _window_product(self, statement: WindowProduct) -> None:
         x, w = statement.x, statement.w
         function = self.lines.helpers.windows(x.dtype)
-        args = [f"ptr {self._address(x.buffer, x.indices)}", f"ptr %b{statement.offsets}"]
-        args.append(f"ptr {self._address(w.buffer, w.indices)}")
-        numbers = [statement.w_panel, *(v for step in statement.steps for v in step)]
-        args += [f"i64 {self._value(n)}" for n in (*numbers, statement.depth)]
-        args.append(f"ptr %b{statement.tile}")
-        args += [f"i64 {self._value(n)}" for n in (statement.rows, statement.panels)]
+        args = [self._place(x), f"ptr %b{statement.offsets}", self._place(w)]
+        args += map(
+            self._i64,
+            (statement.w_panel, *(v for s in statement.steps for v in s), statement.depth),
+        )
+        args += [f"ptr %b{statement.tile}", self._i64(statement.rows), self._i64(statement.panels)]
         self.lines.void(f"call void @{function}({', '.join(args)})")
 
     def _pack_panels(self, statement: PackPanels) -> None:

@@ -11,7 +11,14 @@ import struct
 
 from nimblevm import dtypes
 from nimblevm.errors import Unsupported
-from nimblevm.kernels import llvm_half, llvm_pack, llvm_panels, llvm_windows, math_table
+from nimblevm.kernels import (
+    llvm_beside,
+    llvm_half,
+    llvm_pack,
+    llvm_panels,
+    llvm_windows,
+    math_table,
+)
 from nimblevm.kernels.math_program import Definition, MathOp
 from nimblevm.kernels.variants import Variant
 
@@ -115,6 +122,14 @@ class Helpers:
         if name not in self.texts:
             self.declare("void", "llvm.prefetch.p0", ["ptr", "i32", "i32", "i32"])
             self.texts[name] = llvm_panels.module_text(x, w, variant, self.features)
+        return name
+
+    def beside(self, strides: llvm_beside.Strides, variant: Variant) -> str:
+        """The micro-kernels of a row of float32 and rows beside it."""
+        alone = self.panels("float32", "float32", variant)
+        name = f"{strides.symbol}.{variant.key}"
+        if name not in self.texts:
+            self.texts[name] = llvm_beside.module_text(name, strides, alone)
         return name
 
     def windows(self, dtype: str) -> str:

@@ -197,13 +197,32 @@ class SetDim(Statement):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Beside:
+    """Sums that are computed beside a product of one row (llvm_beside.py):
+
+    tile[TILE_ROW r + 16 p + t] += sum over k < depth of x[r x_row + k] * w[p w_panel + k w_step + t] for r < 8,
+    p < panels <= 2, t < 16, if rows > 0. Strides are literals.
+    """
+
+    tile: int
+    x: Load
+    w: Load
+    x_row: Value
+    w_step: Value
+    w_panel: Value
+    depth: Value
+    rows: Value
+    panels: Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class PanelProduct(Statement):
     """A tile of a product whose right operand lies in rows of 16 columns. Made by schedules, never stored in files.
 
     tile[TILE_ROW r + 16 p + t] = sum over k < depth of x[r x_row + k] * w[p w_panel + k w_step + t] for r < rows,
     p < panels, t < 16 (llvm_panels.py): x and w are the elements that the strides (in elements) count from. following:
     where the weights begin that are read after these, if known. blocks: how many blocks of rows meet these weights, if
-    they are likely to come from memory.
+    they are likely to come from memory. beside: with one row, other sums for the time that its weights take.
     """
 
     tile: int
@@ -218,6 +237,7 @@ class PanelProduct(Statement):
     variant: Variant = PLAIN
     following: Load | None = None
     blocks: Value | None = None
+    beside: Beside | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from nimblevm.abi import MAX_OPERANDS
 from nimblevm.errors import CompileError
 from nimblevm.kernels import compute  # noqa: F401  fills the table of computes
 from nimblevm.kernels.attention import attention_kernel, find_attention
@@ -101,11 +102,16 @@ def lower_primitive(
     """
     if calls_c_only(fn):
         return _c_only(fn, name)
-    lowered = _Lowering(fn, name, int_params).run()
     steps, levels = StepLoop.of(fn), LevelLoop.of(fn)
+    lowered = _Lowering(fn, name, int_params, steps).run()
     if levels is not None:
         return all_levels(lowered, levels, fn, int_params)
-    return lowered if steps is None else repeated(lowered, steps, int_params)
+    if steps is None:
+        return lowered
+    found = repeated(lowered, steps, int_params)
+    if len(found.kernel.buffers) <= MAX_OPERANDS:
+        return found
+    return repeated(_Lowering(fn, name, int_params).run(), steps, int_params)
 
 
 def _c_only(fn: Function, name: str) -> LoweredKernel:
@@ -120,8 +126,11 @@ def _c_only(fn: Function, name: str) -> LoweredKernel:
 
 
 class _Lowering:
-    def __init__(self, fn: Function, name: str, int_params: frozenset[int]) -> None:
+    def __init__(
+        self, fn: Function, name: str, int_params: frozenset[int], steps: StepLoop | None = None
+    ) -> None:
         self.fn = fn
+        self.steps = steps
         self.name = name
         self.int_params = int_params
         self.all_levels = LevelLoop.of(fn) is not None
@@ -137,7 +146,10 @@ class _Lowering:
         out_types = flat_types(_result_type(self.fn))
         n_in = len(self.param_types)
         self.em.first_scratch = n_in + len(out_types)
-        groups = self._emit_outputs(self._flat(self._body()))
+        outputs = self._flat(self._body())
+        if self.steps is not None:
+            self._mark_ahead(self.steps, set(outputs))
+        groups = self._emit_outputs(outputs)
         return self._finish(out_types, groups)
 
     # --- the function's values ------------------------------------------------------------------
@@ -252,6 +264,33 @@ class _Lowering:
             else:
                 stack.extend(reversed(top))
         return found
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def _mark_ahead(self, steps: StepLoop, outputs: set[TensorExpr]) -> None:
+        """Store what is costly and waits for no step before, with what is made of it alone: ahead.py computes it for
+        all steps at once.
+        """
+        waiting: set[TensorExpr] = set()
+        todo = [t for p, _ in steps.carried for t in self._flat(self.values[self.fn.params[p]])]
+        while todo:
+            tensor = todo.pop()
+            if tensor not in waiting:
+                waiting.add(tensor)
+                todo += self.users.get(tensor, ())
+        for tensor in self.order:
+            if not tensor.costly or tensor in waiting:
+                continue
+            last: TensorExpr | None = None
+            while tensor not in outputs and tensor not in waiting:
+                if all(isinstance(size, int) for size in tensor.shape):
+                    last = tensor
+                users = set(self.users.get(tensor, ()))
+                if len(users) != 1:
+                    break
+                tensor = users.pop()
+            if last is not None:
+                last.stored = True
 
     # --- outputs --------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from nimblevm.kernels.levels import NotByLevels, Table, over_levels
 from nimblevm.kernels.loop_ir import Buffer, Const, DimRef
-from nimblevm.kernels.lowered import InDim, IntParam, LoweredKernel
+from nimblevm.kernels.lowered import STEPS, InDim, IntParam, LoweredKernel
 from nimblevm.kernels.repeat import repeat
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim, DimVar
@@ -86,18 +86,18 @@ def repeated(step: LoweredKernel, steps: StepLoop, int_params: frozenset[int]) -
     collected = [n_in + result for result in steps.collected]
     kernel = repeat(step.kernel, counters, in_dims.index(count), carried, collected)
     rows = tuple(
-        TensorType((DimVar("steps"), *t.shape[1:]), t.dtype)
+        TensorType((STEPS, *t.shape[1:]), t.dtype)
         for t in (step.out_types[result] for result in steps.collected)
     )
-    states = tuple(
-        TensorType((2, *t.shape), t.dtype) for t in (step.param_types[s] for s, _ in carried)
-    )
+    sizes: list[InDim] = list(in_dims)
+    sizes[in_dims.index(count)] = STEPS
+    scratch = tuple(_scratch_type(b, sizes) for b in kernel.buffers if b.role == "scratch")
     return dataclasses.replace(
         step,
         kernel=kernel,
         in_dims=in_dims,
         out_types=(*step.out_types, *rows),
-        scratch_types=(*step.scratch_types, *states),
+        scratch_types=scratch,
         c_kernels=(),
     )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from nimblevm.kernels.c_calls import CCall
 from nimblevm.kernels.loop_ir import Kernel
-from nimblevm.relay.dims import DimExpr
+from nimblevm.relay.dims import DimExpr, DimVar
 from nimblevm.relay.types import TensorType
 
 
@@ -19,6 +19,9 @@ class IntParam:
 
 InDim = DimExpr | IntParam
 
+STEPS = DimVar("steps")
+"""In types of scratch and of rows: the number of steps of a call, which is the value of a parameter."""
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class LoweredKernel:
@@ -29,7 +32,7 @@ class LoweredKernel:
     in_dims        what each in-dim is, in the function's own DimVars
     param_types    the flat parameters that are buffers, in order
     out_types      the flat outputs
-    scratch_types  sizes and dtypes of the scratch buffers to allocate
+    scratch_types  sizes and dtypes of the scratch buffers to allocate; STEPS stands for the number of steps
     c_kernels      C kernels that compute the same, best first; where nothing else does, `kernel` is empty
     may_fail       it can report a fault
     """
@@ -48,4 +51,4 @@ class LoweredKernel:
         return self.kernel.alias
 
 
-__all__ = ["InDim", "IntParam", "LoweredKernel"]
+__all__ = ["STEPS", "InDim", "IntParam", "LoweredKernel"]

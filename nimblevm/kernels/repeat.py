@@ -7,12 +7,14 @@ after:   for j < 4: state[0,0,j] = h[0,j]
 
 What a step carries to the next one lies in scratch buffers of two places, which are read and written in turns: so no
 element is overwritten that another turn, on whatever thread, still reads. Rows that are collected are stored once more.
+What waits for no step before is computed first, for all steps (ahead.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from nimblevm.kernels.ahead import find_ahead, rows_to_copy
 from nimblevm.kernels.expr import INDEX
 from nimblevm.kernels.facts import loads_of, stored
 from nimblevm.kernels.loop_ir import (
@@ -63,10 +65,15 @@ class _Repeater:
         following = Binary(INDEX, "add", self.step, Const(INDEX, 1))
         self.next = Binary(INDEX, "floormod", following, _TWO)
         self.n_locals = 0
+        growing = {dim for dim, by in counters.items() if by}
+        self.ahead = find_ahead(self.old, kernel.body, set(self.state), growing)
+        self.at = self.step
+        self.copies: list[Buffer] = []
+        self.first_copy = first_state + len(self.state)
         self.rewriter = Rewriter(self._value)
 
     def buffers(self) -> tuple[Buffer, ...]:
-        """Inputs, results, rows of results, scratch, states."""
+        """Inputs, results, rows of results, scratch, states, copies of rows."""
         first = self.n_operands
         rows = [
             Buffer(f"rows{k}", self.old[r].dtype, "out", (Axis(self.count), *self.old[r].axes[1:]))
@@ -76,11 +83,43 @@ class _Repeater:
             Buffer(f"state{k}", self.old[s].dtype, "scratch", (Axis(_TWO), *self.old[s].axes))
             for k, s in enumerate(self.state)
         ]
-        return (*self.old[:first], *rows, *self.old[first:], *states)
+        scratch = [
+            Buffer(b.name, b.dtype, b.role, (Axis(self.count), *b.axes))
+            if n in self.ahead.varies
+            else b
+            for n, b in enumerate(self.old[first:], first)
+        ]
+        return (*self.old[:first], *rows, *scratch, *states, *self.copies)
 
-    def body(self, body: Sequence[Statement]) -> tuple[Statement, ...]:
-        loop = For(self.step, self.count, self._block(body))
-        return (*(self._begin(source) for source in self.state), loop)
+    def body(self) -> tuple[Statement, ...]:
+        ahead = [s for statement in self.ahead.first for s in self._before(statement)]
+        self.at = self.step
+        self.rewriter = Rewriter(self._value)
+        loop = For(self.step, self.count, self._block(self.ahead.rest))
+        return (*ahead, *(self._begin(source) for source in self.state), loop)
+
+    def _before(self, statement: Statement) -> list[Statement]:
+        """A statement that goes ahead, for all steps; before it copies of the rows that it reads."""
+        self.at = LoopVar(INDEX, "row")
+        self.rewriter = Rewriter(self._value)
+        (new,) = self._block((statement,))
+        if stored((statement,)) & self.ahead.once:
+            return [new]
+        copies: dict[Load, Load] = {}
+        found: list[Statement] = []
+        for load, loops in rows_to_copy(new, self.at, self.n_operands).items():
+            axes = (Axis(self.count), *(Axis(loop.extent) for loop in loops))
+            number = self.first_copy + len(self.copies)
+            self.copies.append(Buffer(f"copy{len(self.copies)}", load.dtype, "scratch", axes))
+            index = (self.at, *(loop.var for loop in loops))
+            copies[load] = Load(load.dtype, number, index)
+            copy: Statement = Store(number, index, load)
+            for loop in reversed(loops):
+                copy = For(loop.var, loop.extent, (copy,), True)
+            found.append(For(self.at, self.count, (copy,), True))
+        if copies:
+            new = Rewriter(lambda v: copies.get(v) if isinstance(v, Load) else None).statement(new)
+        return [*found, For(self.at, self.count, (new,), True)]
 
     def _begin(self, source: int) -> Statement:
         """The first step reads what came in."""
@@ -98,14 +137,20 @@ class _Repeater:
         match value:
             case DimRef(index=index) if self.counters.get(index):
                 slope = self.counters[index]
-                grown = self.step if slope == 1 else Binary(INDEX, "mul", self.step, Const(INDEX, slope))  # fmt: skip
+                grown = (
+                    self.at if slope == 1 else Binary(INDEX, "mul", self.at, Const(INDEX, slope))
+                )
                 return Binary(INDEX, "add", value, grown)
             case Load(dtype=dtype, buffer=buffer, indices=indices):
                 new = tuple(map(self.rewriter.value, indices))
                 if buffer in self.state:
                     return Load(dtype, self.state[buffer], (self.now, *new))
-                return Load(dtype, self._place(buffer), new)
+                return Load(dtype, self._place(buffer), (*self._row(buffer), *new))
         return None
+
+    def _row(self, buffer: int) -> tuple[Value, ...]:
+        """The index that scratch has in front which is computed ahead."""
+        return (self.at,) if buffer in self.ahead.varies else ()
 
     def _place(self, buffer: int) -> int:
         return buffer if buffer < self.n_operands else buffer + self.moved
@@ -159,7 +204,7 @@ class _Repeater:
         return [*values, *stores]
 
     def _store(self, buffer: int, indices: Sequence[Value], value: Value) -> Statement:
-        index = tuple(map(self.rewriter.value, indices))
+        index = (*self._row(buffer), *map(self.rewriter.value, indices))
         return Store(self._place(buffer), index, self.rewriter.value(value))
 
 
@@ -175,10 +220,10 @@ def repeat(
     counters: in-dim -> what it grows by with each step. carried: (input, result), of equal dtypes and shapes without
     broadcast axes, and collected: results of one row; numbers of the step's operands. Operands of the new kernel: the
     step's inputs and results, for each collected result its rows [steps, ...], the step's scratch, for each carried
-    input a state [2, ...].
+    input a state [2, ...]; of scratch that is computed ahead the rows [steps, ...], and copies of rows of inputs.
     """
     repeater = _Repeater(kernel, counters, count, carried, collected)
-    body = repeater.body(kernel.body)
+    body = repeater.body()
     dims = (*kernel.dims, "steps") if count == len(kernel.dims) else kernel.dims
     return Kernel(kernel.name, repeater.buffers(), dims, body, kernel.out_dims)
 

@@ -92,12 +92,23 @@ def values_of(statement: Statement) -> tuple[Value, ...]:
             strides = (statement.x_row, statement.w_step, statement.w_panel)
             following = () if statement.following is None else (statement.following,)
             blocks = () if statement.blocks is None else (statement.blocks,)
-            return (statement.x, statement.w, *strides, *sizes, *following, *blocks)
+            other = statement.beside
+            beside: tuple[Value, ...] = ()
+            if other is not None:
+                sizes2 = (other.depth, other.rows, other.panels)
+                beside = (other.x, other.w, other.x_row, other.w_step, other.w_panel, *sizes2)
+            return (statement.x, statement.w, *strides, *sizes, *following, *blocks, *beside)
         case WindowProduct():
             steps = [value for step in statement.steps for value in step]
             counts = (statement.depth, statement.rows, statement.panels)
             return (statement.x, statement.w, statement.w_panel, *steps, *counts)
     raise TypeError(f"unknown statement {type(statement).__name__}")
+
+
+def tiles(statement: PanelProduct | WindowProduct) -> set[int]:
+    """The tiles that a product writes."""
+    beside = statement.beside if isinstance(statement, PanelProduct) else None
+    return {statement.tile} if beside is None else {statement.tile, beside.tile}
 
 
 def blocks_of(statement: Statement) -> tuple[tuple[Statement, ...], ...]:
@@ -186,5 +197,5 @@ class Rewriter:
 
 
 __all__ = [
-    "Rewriter", "all_statements", "all_values", "blocks_of", "parts", "values_of", "with_parts",
+    "Rewriter", "all_statements", "all_values", "blocks_of", "parts", "tiles", "values_of", "with_parts",
 ]  # fmt: skip

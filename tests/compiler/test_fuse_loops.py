@@ -103,7 +103,8 @@ def test_steps_in_one_kernel_give_the_same_bits(name: str) -> None:
     dtype = case.get("dtype", "float32")
     given, text = weights(dtype), text_of(case)
     mod = nvm.relay.parse(text)
-    exe = nvm.compile(mod, given, verify=True)
+    # A product of several rows may add its terms in another order than one of one row.
+    exe = nvm.compile(mod, given, verify=True, passes_off="move_projections")
     assert any(kernel.startswith("steps_of_") for kernel in kernels_of(exe)), kernels_of(exe)
     one_by_one = nvm.compile(mod, given, passes_off="fuse_loops")
     rng = np.random.default_rng(6)
@@ -126,7 +127,7 @@ def test_steps_in_one_kernel_give_the_same_bits(name: str) -> None:
 def test_lstm_is_a_kernel_a_layer_and_the_same_on_any_threads(layers: int) -> None:
     sizes = {"inputs": 20, "hidden": 130, "layers": layers}
     given = lstm.params(**sizes)
-    exe = nvm.compile(nvm.relay.parse(lstm.text(**sizes)), given)
+    exe = nvm.compile(nvm.relay.parse(lstm.text(**sizes)), given, passes_off="move_projections")
     assert sum(kernel.startswith("steps_of_") for kernel in kernels_of(exe)) == layers
     plain = nvm.compile(nvm.relay.parse(lstm.text(**sizes)), given, passes_off=("fuse_loops",))
     x = np.random.default_rng(1).standard_normal((MAX_STEPS + 5, 20)).astype(np.float32)

@@ -31,6 +31,7 @@ from nimblevm.compiler.passes.insert_checks import INSERT_CHECKS
 from nimblevm.compiler.passes.join_inputs import JOIN_INPUTS
 from nimblevm.compiler.passes.lambda_lift import LAMBDA_LIFT
 from nimblevm.compiler.passes.manifest_alloc import MANIFEST_ALLOC
+from nimblevm.compiler.passes.move_projections import MOVE_PROJECTIONS
 from nimblevm.compiler.passes.name_effects import NAME_EFFECTS
 from nimblevm.compiler.passes.pack_convolutions import PACK_CONVOLUTIONS
 from nimblevm.compiler.passes.partial_eval import PARTIAL_EVAL
@@ -61,7 +62,7 @@ PASSES: dict[str, Pass] = {
     p.name: p
     for p in (
         NAME_EFFECTS, INSERT_CHECKS, INLINE, SIMPLIFY, FOLD_CONSTANT, CSE, DEAD_CODE, SHAPE_FUNCTIONS, TO_ANF, LAMBDA_LIFT,
-        FIND_APPENDS, FUSE_OPS, MANIFEST_ALLOC, FUSE_LOOPS, FUSE_LEVELS, PLAN_MEMORY, TO_GRAPH, SIMPLIFY_INFERENCE, ETA_EXPAND, PARTIAL_EVAL,
+        FIND_APPENDS, FUSE_OPS, MANIFEST_ALLOC, FUSE_LOOPS, MOVE_PROJECTIONS, FUSE_LEVELS, PLAN_MEMORY, TO_GRAPH, SIMPLIFY_INFERENCE, ETA_EXPAND, PARTIAL_EVAL,
         SPLIT_INPUTS, HOIST_PROJECTION, SPLIT_PRODUCTS, SPLIT_LOOPS, BATCH_LEAVES, BATCH_LEVELS, JOIN_INPUTS,
         SPECIALIZE_LOOPS, PROJECT_TABLES, FOLD_BATCH_NORM, PACK_CONVOLUTIONS, WINOGRAD, PLAN_DEVICES, PARTITION,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nimblevm.kernels.loop_ir import Kernel
+from nimblevm.kernels.schedule.beside import tile_beside
 from nimblevm.kernels.schedule.blocks import tile_blocks
 from nimblevm.kernels.schedule.dense import tile_products
 from nimblevm.kernels.schedule.index import STACK
@@ -23,6 +24,7 @@ def schedule(kernel: Kernel, features: tuple[str, ...], choices: Choices | None 
     """
     registers = 32 if "avx512vl" in features or "neon" in features else 16
     buffers, body = tile_windows(kernel.buffers, kernel.body, images_only=True)
+    buffers, body = tile_beside(buffers, body, features, choices)
     buffers, body = tile_panels(buffers, body, features, choices)
     buffers, body = tile_windows(buffers, body, images_only=False)
     buffers, body = tile_blocks(buffers, body)

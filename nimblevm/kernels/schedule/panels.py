@@ -340,9 +340,10 @@ class Paneler:
         return total
 
     def _lanes(
-        self, nest: Nest, tiles: Sequence[int], start: Value, row: LoopVar, panel: Value, at: Value, count: int
+        self, nest: Nest, tiles: Sequence[int], start: Value, row: Value, panel: Value, at: Value, count: int,
+        index: Value | None = None,
     ) -> For:  # fmt: skip
-        """The epilogue of one row of one panel."""
+        """The epilogue of one row of one panel. row: in the tile; index: of the row, if not start + row."""
         lane = LoopVar(INDEX, "t")
         place = folded("add", folded("mul", row, const(TILE_ROW)), folded("mul", at, const(LANES)))
         place = Binary(INDEX, "add", place, lane)
@@ -358,7 +359,7 @@ class Paneler:
         column = folded("mul", folded("add", panel, at), const(LANES))
         replace[nest.columns.var] = folded("add", column, lane)
         if nest.rows is not None:
-            replace[nest.rows.var] = folded("add", start, row)
+            replace[nest.rows.var] = folded("add", start, row) if index is None else index
         after = Rewriter(replace.get).block(nest.after)
         return For(lane, const(count), (*sums, *after), True, masked=count < LANES)
 
@@ -409,4 +410,4 @@ def tile_panels(
     return tuple(paneler.buffers), new
 
 
-__all__ = ["Nest", "nest_of", "panels_left", "tile_panels"]
+__all__ = ["Nest", "Paneler", "nest_of", "panels_left", "tile_panels"]

@@ -11,6 +11,7 @@ Sums are never split.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -32,7 +33,7 @@ from nimblevm.kernels.loop_ir import (
     Value,
     WindowProduct,
 )
-from nimblevm.kernels.rewrite import all_statements, all_values, values_of
+from nimblevm.kernels.rewrite import all_statements, all_values, tiles, values_of
 from nimblevm.kernels.schedule.index import STACK, mentions
 from nimblevm.kernels.schedule.work import Work, work_of
 
@@ -187,7 +188,7 @@ def _independent(loop: For, inside: Sequence[Statement], stack: set[int]) -> boo
             stores.setdefault(statement.buffer, []).append(statement.indices)
         elif isinstance(statement, PackPanels) and statement.target.buffer not in stack:
             stores.setdefault(statement.target.buffer, []).append(statement.target.indices)
-        elif isinstance(statement, PanelProduct | WindowProduct) and statement.tile not in stack:
+        elif isinstance(statement, PanelProduct | WindowProduct) and not tiles(statement) <= stack:
             return False
     loads: dict[int, list[tuple[Value, ...]]] = {}
     for value in _values(inside):
@@ -208,12 +209,10 @@ def _independent(loop: For, inside: Sequence[Statement], stack: set[int]) -> boo
 
 def _never_equal(one: tuple[Value, ...], other: tuple[Value, ...]) -> bool:
     """Whether two places differ: on some axis one is x % n and the other (x + c) % n, c no multiple of n; or one is
-    n + max(.., 0) and the other min(.., n - 1).
+    n + max(.., 0) and the other min(.., n - 1); or one is x and the other x + c, c > 0.
     """
-    return any(
-        _residues_differ(a, b) or _residues_differ(b, a) or _is_behind(a, b) or _is_behind(b, a)
-        for a, b in zip(one, other, strict=True)
-    )
+    tests = (_residues_differ, _is_behind, _is_beyond)
+    return any(test(a, b) or test(b, a) for test in tests for a, b in zip(one, other, strict=True))
 
 
 def _is_behind(one: Value, other: Value) -> bool:
@@ -224,6 +223,40 @@ def _is_behind(one: Value, other: Value) -> bool:
         ):
             return n is m and least >= 0 and c >= 1
     return False
+
+
+def _is_beyond(one: Value, other: Value) -> bool:
+    """Whether `other` is `one` and something positive."""
+    return (
+        isinstance(other, Binary) and other.op == "add" and other.lhs is one and _lowest(other.rhs) > 0
+    )  # fmt: skip
+
+
+def _lowest(value: Value, depth: int = 8) -> float:
+    """A bound of an integer from below, as far as it is easy to see: in so many operations at most."""
+    if isinstance(value, Const):
+        return float(value.value)
+    if isinstance(value, LoopVar):
+        return 0.0
+    if not isinstance(value, Binary) or depth == 0:
+        return -math.inf
+    rhs, low = value.rhs, _lowest(value.lhs, depth - 1)
+    if value.op == "sub" and isinstance(rhs, Binary) and rhs.op == "floormod":
+        size = rhs.rhs
+        return (
+            low - (float(size.value) - 1.0)
+            if isinstance(size, Const) and size.value > 0
+            else -math.inf
+        )
+    other = _lowest(rhs, depth - 1)
+    match value.op:
+        case "add":
+            return low + other
+        case "max":
+            return max(low, other)
+        case "mul" if min(low, other) >= 0:
+            return low * other
+    return -math.inf
 
 
 def _residues_differ(one: Value, other: Value) -> bool:
@@ -255,7 +288,7 @@ def _buffers(root: Statement) -> tuple[int, ...]:
         if isinstance(statement, Store):
             found.add(statement.buffer)
         if isinstance(statement, PanelProduct | WindowProduct):
-            found.add(statement.tile)
+            found |= tiles(statement)
         if isinstance(statement, WindowProduct):
             found.add(statement.offsets)
     found.update(v.buffer for v in _values(statements) if isinstance(v, Load))

@@ -1,0 +1,154 @@
+"""Projections inside of the kernel of a loop's steps (move_projections, kernels/ahead.py, schedule/beside.py): the same
+values as a kernel before the loop, for any number of steps and threads, with machine code and without.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nimblevm as nvm
+from nimblevm.bench.workloads import gru, lstm
+from nimblevm.compiler.passes.fuse_loops import MAX_STEPS
+from nimblevm.kernels import lower_loops
+from nimblevm.kernels.loop_ir import For, Kernel, PanelProduct
+from nimblevm.kernels.rewrite import all_statements
+from nimblevm.kernels.schedule import regions, schedule
+from nimblevm.kernels.schedule.beside import tile_beside
+
+Array = np.ndarray[Any, Any]
+COUNTS = (1, 3, 7, 8, 9, 11, 12, 15, 16, 20, MAX_STEPS - 1, MAX_STEPS, MAX_STEPS + 1, MAX_STEPS + 9)
+"""Around blocks of 8 rows, of which up to 3 at the end are computed first, and turns of the loop."""
+
+# A cell of its own, with a peephole and a gate that reads another row than the others.
+PEEPHOLE = """#[version = "0.0.5"]
+def @main(%x: Tensor[(?n, 20), float32], %u: Tensor[(70, 20), float32], %v: Tensor[(70, 20), float32],
+          %w: Tensor[(70, 70), float32], %p: Tensor[(70), float32]) -> (Tensor[(1, 70), float32], Tensor[(?, 70), float32]) {
+  let %n = take(shape_of(%x), 0);
+  let %loop = fn (%i: int32, %h: Tensor[(1, 70), float32], %rows: Tensor[(?, 70), float32])
+      -> (Tensor[(1, 70), float32], Tensor[(?, 70), float32]) {
+    if (less(%i, %n)) {
+      let %xi = reshape(take(%x, %i, axis=0), newshape=[1, 20]);
+      let %z = nn.dense(%h, %w);
+      let %gate = sigmoid(nn.dense(%xi, %u) + %z + %p * %h);
+      let %next = %gate * tanh(nn.dense(%xi, %v) - %z) + (1.0f - %gate) * %h;
+      %loop(%i + 1, %next, concatenate((%rows, %next), axis=0))
+    } else {
+      (%h, %rows)
+    }
+  };
+  %loop(0, zeros(shape=[1, 70], dtype="float32"), zeros(shape=[0, 70], dtype="float32"))
+}
+"""
+
+
+def peephole(x: Array, given: dict[str, Array]) -> tuple[Array, Array]:
+    h = np.zeros((1, 70), np.float32)
+    rows = [np.zeros((0, 70), np.float32)]
+    for i in range(len(x)):
+        xi, z = x[i : i + 1], h @ given["w"].T
+        gate = 1 / (1 + np.exp(-(xi @ given["u"].T + z + given["p"] * h)))
+        h = gate * np.tanh(xi @ given["v"].T - z) + (1 - gate) * h
+        rows.append(h)
+    return h, np.concatenate(rows)
+
+
+def kernels_of(exe: nvm.Executable) -> list[str]:
+    return [kernel.name for kernel in exe.program_record().kernels]
+
+
+def arrays(found: Any) -> list[Array]:
+    return [f.numpy() for f in (found if isinstance(found, tuple) else (found,))]
+
+
+def check(
+    exe: nvm.Executable, inputs: int, reference: Any, counts: tuple[int, ...] = COUNTS
+) -> None:
+    rng = np.random.default_rng(3)
+    threaded = [nvm.VirtualMachine(exe, threads=n) for n in (1, 2, 3)]
+    plain = nvm.VirtualMachine(nvm.load(exe.to_bytes(), native=False))
+    for count in counts:
+        x = rng.standard_normal((count, inputs)).astype(np.float32)
+        expected = reference(x)
+        expected = expected if isinstance(expected, tuple) else (expected,)
+        first = arrays(threaded[0].run(x))
+        for vm in (*threaded, plain):
+            for a, b, c in zip(arrays(vm.run(x)), expected, first, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+                if vm is not plain:
+                    np.testing.assert_array_equal(a, c)
+
+
+@pytest.mark.parametrize("layers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_lstm(layers: int) -> None:
+    sizes = {"inputs": 20, "hidden": 130, "layers": layers}
+    given = lstm.params(**sizes)
+    exe = nvm.compile(nvm.relay.parse(lstm.text(**sizes)), given, verify=True)
+    packed = [name for name in kernels_of(exe) if "dense_pack" in name]
+    assert len(packed) == layers, kernels_of(exe)
+    assert all(name.startswith("steps_of") for name in packed)
+    check(exe, 20, lambda x: lstm.reference(x, **given))
+
+
+def test_gru_moves_three_projections() -> None:
+    given = gru.params(inputs=9, hidden=70)
+    exe = nvm.compile(nvm.relay.parse(gru.text(inputs=9, hidden=70)), given)
+    assert [name.startswith("steps_of") for name in kernels_of(exe) if "dense_pack" in name] == [
+        True
+    ], kernels_of(exe)
+    check(exe, 9, lambda x: gru.reference(x, **given))
+
+
+def test_a_cell_of_the_users_own() -> None:
+    rng = np.random.default_rng(4)
+    shapes = {"u": (70, 20), "v": (70, 20), "w": (70, 70), "p": (70,)}
+    given = {n: (rng.standard_normal(s) * 0.2).astype(np.float32) for n, s in shapes.items()}
+    exe = nvm.compile(nvm.relay.parse(PEEPHOLE), given, verify=True)
+    assert any("steps_of" in name for name in kernels_of(exe)), kernels_of(exe)
+    check(exe, 20, lambda x: peephole(x, given), (0, *COUNTS))
+
+
+def _steps_kernel(exe_of: Any, monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    """The kernel of steps that a compilation lowers."""
+    found: list[Kernel] = []
+    real = lower_loops.repeat
+
+    def repeat(*args: Any) -> Kernel:
+        found.append(real(*args))
+        return found[-1]
+
+    monkeypatch.setattr(lower_loops, "repeat", repeat)
+    exe_of()
+    return found[-1]
+
+
+def _products(body: tuple[Any, ...]) -> list[PanelProduct]:
+    return [s for s in all_statements(body) if isinstance(s, PanelProduct)]
+
+
+def test_rows_are_computed_beside_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"inputs": 20, "hidden": 130, "layers": 1}
+    program = nvm.relay.parse(lstm.text(**sizes))
+    kernel = _steps_kernel(lambda: nvm.compile(program, lstm.params(**sizes)), monkeypatch)
+    rows = next(b for b in kernel.buffers if b.name == "scratch0")
+    assert [type(a.size).__name__ for a in rows.axes] == ["DimRef", "Const", "Const"]
+    made = schedule(kernel, ("avx512f", "avx512vl"))
+    products = _products(made.body)
+    assert sum(p.beside is not None for p in products) == 4
+    assert sum(p.beside is None for p in products) == 1  # the first rows
+    # The steps run on threads all the same, though a group writes rows of which others read earlier ones.
+    steps = next(s for s in made.body if isinstance(s, For) and not s.parallel)
+    assert steps.body[0] in regions.regions_of(made)
+
+
+def test_other_targets_and_short_states_compute_rows_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    for hidden, features in ((130, ("avx2",)), (30, ("avx512f",))):
+        sizes = {"inputs": 20, "hidden": hidden, "layers": 1}
+        program = nvm.relay.parse(lstm.text(**sizes))
+        kernel = _steps_kernel(
+            lambda p=program, s=sizes: nvm.compile(p, lstm.params(**s)), monkeypatch
+        )  # type: ignore[misc]
+        assert tile_beside(kernel.buffers, kernel.body, features)[1] == kernel.body
+        monkeypatch.undo()
