@@ -8,16 +8,20 @@ from collections.abc import Iterator, Sequence
 
 from nimblevm import dtypes
 from nimblevm.kernels.loop_ir import (
+    Accumulate,
     Binary,
     CheckIndex,
     Const,
     Kernel,
     Load,
+    Local,
+    LoopVar,
+    SetLocal,
     Statement,
     Store,
     Value,
 )
-from nimblevm.kernels.rewrite import all_statements, all_values, values_of
+from nimblevm.kernels.rewrite import all_statements, all_values, parts, values_of
 from nimblevm.relay.types import TensorType
 
 
@@ -38,6 +42,28 @@ def stored(body: Sequence[Statement]) -> set[int]:
 def touched(body: Sequence[Statement]) -> set[int]:
     """Numbers of the buffers that are loaded or stored."""
     return stored(body) | {load.buffer for load in loads_of(body)}
+
+
+def is_of_dims(extent: Value) -> bool:
+    """Whether a size is known before any loop."""
+    stack = [extent]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, LoopVar | Local | Load):
+            return False
+        stack.extend(parts(value))
+    return True
+
+
+def lanes_of(body: Sequence[Statement]) -> int:
+    """Elements of a vector of 64 bytes, of the widest kind that a loop's body writes."""
+    sizes = [4]
+    for statement in all_statements(body):
+        if isinstance(statement, SetLocal | Accumulate):
+            sizes.append(dtypes.dtype(statement.local.dtype).itemsize)
+        elif isinstance(statement, Store):
+            sizes.append(dtypes.dtype(statement.value.dtype).itemsize)
+    return 64 // max(sizes)
 
 
 def pitches(kernel: Kernel) -> dict[tuple[int, int], int]:

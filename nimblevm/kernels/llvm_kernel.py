@@ -15,7 +15,14 @@ from nimblevm.abi import CTX_FAIL, CTX_POLL
 from nimblevm.errors import NUMBER_OF, DivisionByZero, IndexOutOfRange, NimbleError
 from nimblevm.kernels import llvm_beside, llvm_panels
 from nimblevm.kernels import llvm_ops as ops
-from nimblevm.kernels.facts import divides, nonzero, pitches, touched
+from nimblevm.kernels.facts import (
+    divides,
+    is_of_dims,
+    lanes_of,
+    nonzero,
+    pitches,
+    touched,
+)
 from nimblevm.kernels.llvm_ops import MEMORY, REGISTER, Helpers, Lines
 from nimblevm.kernels.loop_ir import (
     Accumulate,
@@ -55,28 +62,6 @@ POLL_ROW = 1 << 22
 
 def _may_be_long(extent: Value) -> bool:
     return not (isinstance(extent, Const) and extent.value <= POLL_ELEMENTS)
-
-
-def _is_of_dims(extent: Value) -> bool:
-    """Whether a size is known before any loop."""
-    stack = [extent]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, LoopVar | Local | Load):
-            return False
-        stack.extend(parts(value))
-    return True
-
-
-def _lanes(body: Sequence[Statement]) -> int:
-    """Elements of a vector of 64 bytes, of the widest kind that a loop's body writes."""
-    sizes = [4]
-    for statement in all_statements(body):
-        if isinstance(statement, SetLocal | Accumulate):
-            sizes.append(dtypes.dtype(statement.local.dtype).itemsize)
-        elif isinstance(statement, Store):
-            sizes.append(dtypes.dtype(statement.value.dtype).itemsize)
-    return 64 // max(sizes)
 
 
 class KernelText(ScopedValues):
@@ -297,7 +282,7 @@ class KernelText(ScopedValues):
 
     def _masked(self, loop: For) -> str:
         """Wishes: all turns as lanes of one vector, those beyond the last turn masked."""
-        width = _lanes(loop.body)
+        width = lanes_of(loop.body)
         if isinstance(loop.extent, Const):
             width = min(width, 1 << (int(loop.extent.value) - 1).bit_length())
         wishes = (
@@ -394,7 +379,7 @@ class KernelText(ScopedValues):
         loops = [s for s in all_statements(body) if isinstance(s, For)]
         deep = any(isinstance(t, For) for s in loops for t in all_statements(s.body))
         mask = str(POLL_TURNS_DEEP - 1 if deep else POLL_TURNS - 1)
-        sizes = [s.extent for s in loops if _may_be_long(s.extent) and _is_of_dims(s.extent)]
+        sizes = [s.extent for s in loops if _may_be_long(s.extent) and is_of_dims(s.extent)]
         b = self.lines
         for extent in dict.fromkeys(sizes):
             long = b.do(f"icmp sgt i64 {self._value(extent)}, {POLL_ELEMENTS}")
