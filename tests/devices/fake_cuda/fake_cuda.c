@@ -155,7 +155,8 @@ EXPORT void fake_cuda_reset(void) {
   counts = (fake_cuda_state){.live_pinned = counts.live_pinned,
                              .modules = counts.modules,
                              .streams = counts.streams,
-                             .queued = counts.queued, .most_queued = counts.queued};
+                             .queued = counts.queued,
+                             .most_queued = counts.queued};
   violations[0] = trace[0] = failure_function[0] = 0;
   failure_at = sticky = async_error = 0;
   memory_limit = (int64_t)1 << 34;
