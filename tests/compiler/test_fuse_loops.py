@@ -123,6 +123,22 @@ def test_steps_in_one_kernel_give_the_same_bits(name: str) -> None:
             np.testing.assert_allclose(d, c, rtol=1e-4, atol=1e-5)
 
 
+def test_a_step_reads_the_next_counter_too() -> None:
+    """i + 1 is one value for the row and for the next turn; a kernel of several steps goes on by more."""
+    text = text_of({"index": "%i + 1"}).replace("6]", "18]").replace("(?n, 6)", "(?n, 18)")
+    given = {"w": weights("float32")["w"]}
+    exe = nvm.compile(nvm.relay.parse(text.replace("nn.dense(%xi, %u)", "%xi")), given, verify=True)
+    assert any(kernel.startswith("steps_of_") for kernel in kernels_of(exe)), kernels_of(exe)
+    rng = np.random.default_rng(7)
+    vm, u = nvm.VirtualMachine(exe), np.zeros((18, 6), np.float32)
+    for count in COUNTS:
+        x, h = (rng.standard_normal((n, 18)).astype(np.float32) for n in (count, 1))
+        wanted = h
+        for i in range(count):
+            wanted = np.tanh(x[min(i + 1, count - 1)] + wanted @ given["w"].T)
+        np.testing.assert_allclose(vm.run(x, h, u=u).numpy(), wanted, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("layers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_lstm_is_a_kernel_a_layer_and_the_same_on_any_threads(layers: int) -> None:
     sizes = {"inputs": 20, "hidden": 130, "layers": layers}

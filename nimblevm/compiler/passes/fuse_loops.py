@@ -214,20 +214,29 @@ class _Finder:
         return dim is not None and _is_call(made, "vm.dim_value") and made.attrs.dim is dim
 
     def _reads_once(self, loop: _Loop, head: list[Let], lets: list[Let], again: Call) -> bool:
-        """Whether a turn's results and its next counter go nowhere else than to the next turn."""
-        moving = {loop.next.var, *(let.var for let, _ in loop.appended.values())}
+        """Whether a turn's results go nowhere else than to the next turn."""
+        appended = {let.var for let, _ in loop.appended.values()}
+        moving = {loop.next.var, *appended}
         allowed = [loop.kernel, *(let for let, _ in loop.appended.values())]
         results = set(_outs(loop.kernel))
         for let in lets:
             for part in getattr(let.value, "args", ()):
                 found = self.resolve(part)
-                if found in moving or (found in results and let not in allowed):
+                if found in appended or (found in results and let not in allowed):
                     return False
         return sum(self.resolve(a) in moving for a in again.args) == len(moving)
 
 
 def _is_call(value: Expr | None, *names: str) -> TypeGuard[Call]:
     return isinstance(value, Call) and is_op(value, *names)
+
+
+def _parts(value: Expr) -> list[Expr]:
+    """What a binding reads: a variable, operands of a call, fields of a tuple among them."""
+    found: list[Expr] = []
+    for part in value.args if isinstance(value, Call) else (value,):
+        found += part.fields if isinstance(part, Tuple) else (part,)
+    return found
 
 
 def _is_row(type_: Type) -> bool:
@@ -242,14 +251,15 @@ def _outs(kernel: Let) -> tuple[Expr, ...]:
 class _Writer:
     """Writes the turn of several steps."""
 
-    def __init__(self, loop: _Loop, kernels: KernelCache, function: Function) -> None:
+    def __init__(self, finder: _Finder, loop: _Loop, kernels: KernelCache) -> None:
+        self.finder = finder
         self.loop = loop
         self.kernels = kernels
-        self.function = function
+        self.function = finder.function
         self.bindings: list[tuple[Var, Expr]] = []
         self.grown: dict[Var, Var] = {}
 
-    def fits(self, finder: _Finder) -> StepLoop | None:
+    def fits(self) -> StepLoop | None:
         """How the kernel is repeated; None if it can't be."""
         call = self.loop.kernel.value
         if not isinstance(call, Call) or call.attrs.dims:
@@ -267,10 +277,10 @@ class _Writer:
         counters: list[tuple[int, int]] = []
         carried: list[tuple[int, int]] = []
         for position, atom in enumerate(ins.fields):
-            atom = finder.resolve(atom)
+            atom = self.finder.resolve(atom)
             if not isinstance(type_of(atom), TensorType):
                 return None
-            slope = finder.slope(atom)
+            slope = self.finder.slope(atom)
             if isinstance(atom, Var) and atom in self.loop.carried:
                 carried.append((position, self.loop.carried[atom]))
             elif slope is None or (slope and position not in ints):
@@ -279,7 +289,9 @@ class _Writer:
                 counters.append((position, slope))
         collected = tuple(dict.fromkeys(out for _, out in self.loop.appended.values()))
         steps = StepLoop(len(ins.fields), tuple(counters), tuple(carried), collected)
-        stable = self._stable_dims() | {d for v in finder.checked for d in free_dims(type_of(v))}
+        stable = self._stable_dims() | {
+            d for v in self.finder.checked for d in free_dims(type_of(v))
+        }
         needed = {v for d in passed.in_dims if isinstance(d, DimExpr) for v in dims.free_vars(d)}
         if not needed <= stable or not self._is_small(lowered, steps, ints):
             return None
@@ -312,14 +324,23 @@ class _Writer:
             if let is loop.kernel and isinstance(value, Call):
                 self._call(let, value, count, tuple(rows.values()), steps)
             elif let is loop.next:
-                grown = op_call("add", (loop.counter, count), type_of(let.var))
-                self.bindings.append((let.var, grown))
+                self._next(let, lets, count)
             elif let.var in appends and isinstance(value, Call):
                 self._append(let, value, rows[appends[let.var]])
             else:
                 self.bindings.append((let.var, value))
-        args = tuple(self.grown.get(a, a) if isinstance(a, Var) else a for a in again.args)
+        resolved = ((a, self.finder.resolve(a)) for a in again.args)
+        args = tuple(self.grown.get(r, a) if isinstance(r, Var) else a for a, r in resolved)
         return make_lets(self.bindings, with_children(again, (again.op, *args)))
+
+    def _next(self, let: Let, lets: list[Let], count: Var) -> None:
+        """The counter of the next turn. Where the kernel reads i + 1 too (`take(%x, %i + 1)`), that keeps its name."""
+        type_ = type_of(let.var)
+        grown = let.var
+        if any(part is let.var for other in lets for part in _parts(other.value)):
+            self.bindings.append((let.var, let.value))
+            grown = self.grown[let.var] = fresh_var(let.var.name_hint, type_)
+        self.bindings.append((grown, op_call("add", (self.loop.counter, count), type_)))
 
     def _count(self) -> Var:
         """min(n - i, MAX_STEPS). A difference that wraps is negative: then one step."""
@@ -405,8 +426,8 @@ def _fuse(name: GlobalVar, function: Function, kernels: KernelCache) -> Function
     loop = finder.find()
     if loop is None:
         return function
-    writer = _Writer(loop, kernels, function)
-    steps = writer.fits(finder)
+    writer = _Writer(finder, loop, kernels)
+    steps = writer.fits()
     head, guard = let_chain(function.body)
     if steps is None or not isinstance(guard, If):
         return function
