@@ -285,6 +285,8 @@ class KernelText(ScopedValues):
         width = lanes_of(loop.body)
         if isinstance(loop.extent, Const):
             width = min(width, 1 << (int(loop.extent.value) - 1).bit_length())
+        if width <= 2:  # LLVM makes no loop of one or two turns, and says so on stderr
+            return ""
         wishes = (
             '!{!"llvm.loop.vectorize.predicate.enable", i1 true}',
             f'!{{!"llvm.loop.vectorize.width", i32 {width}}}',

@@ -174,6 +174,13 @@ def test_short_depths(depth: int) -> None:
     assert agree(found, expected, 1e-5, 1e-5)
 
 
+def test_nothing_is_said_about_wishes(capfd: pytest.CaptureFixture[str]) -> None:
+    """LLVM says on stderr which loops that should be vectors are none."""
+    lowered = lower_primitive(parsed(_dense("?m", 33, 66, width=64))[1])
+    assert llvm.build([lowered.kernel], "native") is not None
+    assert capfd.readouterr() == ("", "")
+
+
 @pytest.mark.parametrize("units", [16, 40])
 def test_gates_of_a_cell_share_a_kernel(units: int) -> None:
     """Products of two inputs of different depth, two results."""
