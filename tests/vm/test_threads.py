@@ -161,23 +161,32 @@ def test_the_first_fault_is_reported() -> None:
             assert bits(vm.run(x, np.zeros(600, "int64")))  # works on
 
 
+def _seconds(vm: nvm.VirtualMachine, x: np.ndarray) -> float:
+    start = time.perf_counter()
+    vm.run(x)
+    return time.perf_counter() - start
+
+
 @pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.slow), 4])
 def test_cancel_and_time_limit(long: nvm.Executable, threads: int) -> None:
     x = np.linspace(0, 1, 6_000_000)
     with nvm.VirtualMachine(long, threads=threads) as vm:
-        start = time.perf_counter()
-        vm.run(x)
-        whole = time.perf_counter() - start
-        took = []
-        for _ in range(3):  # the machine may be busy
+        whole = min(_seconds(vm, x) for _ in range(2))  # the first one also gets its memory
+        for _ in range(20):  # the machine may be busy
             timer = threading.Timer(whole / 10, vm.cancel)
             timer.start()
             start = time.perf_counter()
-            with pytest.raises(Cancelled):
+            cancelled = False
+            try:
                 vm.run(x)
-            took.append(time.perf_counter() - start)
+            except Cancelled:
+                cancelled = True
+            took = time.perf_counter() - start
             timer.join()
-        assert min(took) < 0.7 * whole
+            if cancelled and took < 0.7 * whole:
+                break
+        else:
+            pytest.fail("no run ended soon after it was cancelled")
         vm.set_limits(nvm.Limits(seconds=whole / 10))
         with pytest.raises(TimeLimit, match="longer than its limit"):
             vm.run(x)
