@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from nimblevm.compiler.kernel_key import composites
-from nimblevm.errors import CompileError
+from nimblevm.errors import CompileError, NimbleError
 from nimblevm.relay.dataflow_pattern import DFPattern
 from nimblevm.relay.dims import Dim
 from nimblevm.relay.ir import Call, Expr, Function
@@ -192,6 +192,17 @@ def register_op_check(op: str, target: str, check: Check) -> None:
     _CHECKS[op, target] = check
 
 
+def is_wanted(check: Check, root: Expr, place: str) -> bool:
+    """What a check says of `root`. CompileError with its span and `place` for an exception of the check's own."""
+    try:
+        return bool(check(root))
+    except NimbleError:
+        raise
+    except Exception as error:
+        where = f"{root.span}: " if root.span is not None else ""
+        raise CompileError(f"{where}{place}: {type(error).__name__}: {error}") from error
+
+
 def op_check(op: str, target: str) -> Check | None:
     """What register_op_check was told."""
     return _CHECKS.get((op, target))
@@ -199,5 +210,5 @@ def op_check(op: str, target: str) -> Check | None:
 
 __all__ = [
     "Blob", "Check", "Codegen", "External", "PatternRow", "PatternTable", "Region", "find", "get_pattern_table",
-    "op_check", "pattern_row", "register", "register_op_check", "register_pattern_table", "registered",
+    "is_wanted", "op_check", "pattern_row", "register", "register_op_check", "register_pattern_table", "registered",
 ]  # fmt: skip

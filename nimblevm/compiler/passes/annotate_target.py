@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nimblevm.compiler.annotated import AnnotatedFunction, is_composite
-from nimblevm.compiler.external import op_check
+from nimblevm.compiler.external import is_wanted, op_check
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import (
     Rewriter,
@@ -31,7 +31,6 @@ from nimblevm.compiler.rewrite import (
     with_body,
     with_children,
 )
-from nimblevm.errors import CompileError, NimbleError
 from nimblevm.relay.ir import Call, Expr, Function, IRModule, Tuple, TupleGetItem
 from nimblevm.relay.op.compiler_region import BEGIN, END, MARKS
 from nimblevm.relay.op.registry import Op
@@ -78,16 +77,7 @@ def _takes(target: str, call: Call) -> bool:
     if is_composite(call.op) and isinstance(call.op, Function):
         return str(call.op.attrs["Composite"]).startswith(f"{target}.")
     check = op_check(call.op.name, target) if isinstance(call.op, Op) else None
-    if check is None:
-        return False
-    try:
-        return bool(check(call))
-    except NimbleError:
-        raise
-    except Exception as error:
-        where = f"{call.span}: " if call.span is not None else ""
-        text = f"target.{target} of {call.op!r}: {type(error).__name__}: {error}"
-        raise CompileError(where + text) from error
+    return check is not None and is_wanted(check, call, f"target.{target} of {call.op!r}")
 
 
 def _take_tuples(graph: AnnotatedFunction, marked: set[Expr], taken: dict[Expr, str]) -> None:
@@ -133,9 +123,7 @@ def _parts(node: Expr) -> tuple[Expr, ...]:
 
 
 def _mark(name: str, value: Expr, target: str) -> Call:
-    mark = op_call(name, (value,), type_of(value), compiler=target)
-    object.__setattr__(mark, "span", value.span)
-    return mark
+    return op_call(name, (value,), type_of(value), value.span, compiler=target)
 
 
 __all__ = ["annotate_target_pass"]

@@ -402,9 +402,9 @@ class _Writer:
             "vm.call_kernel",
             (repeated, typed(Tuple(given), TupleType([type_of(a) for a in given])), typed(Tuple(made), types)),
             types,
+            call.span,
             dims=(),
         )  # fmt: skip
-        object.__setattr__(new, "span", call.span)
         self.bindings.append((let.var if not rows else fresh_var("k", types), new))
 
     def _append(self, let: Let, value: Call, rows: Var) -> None:
@@ -415,8 +415,7 @@ class _Writer:
             (dims.add(whole.shape[0], added.shape[0]), *whole.shape[1:]), whole.dtype
         )
         var = fresh_var(let.var.name_hint, type_)
-        new = op_call("vm.append", (value.args[0], rows), type_, axis=value.attrs.axis)
-        object.__setattr__(new, "span", value.span)
+        new = op_call("vm.append", (value.args[0], rows), type_, value.span, axis=value.attrs.axis)
         self.bindings.append((var, new))
         self.grown[let.var] = var
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nimblevm.compiler.block_dag import BlockDag, Units
-from nimblevm.compiler.external import Check, External
+from nimblevm.compiler.external import External, is_wanted
 from nimblevm.compiler.function_blocks import FunctionBlocks
 from nimblevm.compiler.kernel_table import KernelCache
 from nimblevm.compiler.pass_base import Pass, PassContext
@@ -43,7 +43,6 @@ from nimblevm.compiler.rewrite import (
     typed,
     with_children,
 )
-from nimblevm.errors import CompileError, NimbleError
 from nimblevm.relay.dataflow_pattern import DFPattern, Matcher
 from nimblevm.relay.ir import (
     Call,
@@ -140,7 +139,9 @@ class _BlockPartitioner:
                 inside = _inside(pattern, expr)
                 if inside is None or not self._is_closed(expr, inside):
                     continue
-                if not _is_wanted(expr, check, f"{external.name}, pattern {name}"):
+                if not is_wanted(
+                    check, expr, f"check of external backend {external.name}, pattern {name}"
+                ):
                     continue
                 items = {self.dag.item[e] for e in inside}
                 if self.units.may_join(items):
@@ -253,18 +254,6 @@ class _BlockPartitioner:
             else:
                 bindings.append((var, item))
         return tail
-
-
-def _is_wanted(root: Expr, check: Check, place: str) -> bool:
-    """What a backend says of a match."""
-    try:
-        return bool(check(root))
-    except NimbleError:
-        raise
-    except Exception as error:
-        where = f"{root.span}: " if root.span is not None else ""
-        text = f"check of external backend {place}: {type(error).__name__}: {error}"
-        raise CompileError(where + text) from error
 
 
 def _inside(pattern: DFPattern, expr: Expr) -> frozenset[Expr] | None:
