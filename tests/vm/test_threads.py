@@ -161,6 +161,11 @@ def test_the_first_fault_is_reported() -> None:
             assert bits(vm.run(x, np.zeros(600, "int64")))  # works on
 
 
+def _cancel(vm: nvm.VirtualMachine, asked: list[float]) -> None:
+    asked.append(time.perf_counter())
+    vm.cancel()
+
+
 def _seconds(vm: nvm.VirtualMachine, x: np.ndarray) -> float:
     start = time.perf_counter()
     vm.run(x)
@@ -173,7 +178,8 @@ def test_cancel_and_time_limit(long: nvm.Executable, threads: int) -> None:
     with nvm.VirtualMachine(long, threads=threads) as vm:
         whole = min(_seconds(vm, x) for _ in range(2))  # the first one also gets its memory
         for _ in range(20):  # the machine may be busy
-            timer = threading.Timer(whole / 10, vm.cancel)
+            asked: list[float] = []
+            timer = threading.Timer(whole / 10, lambda asked=asked: _cancel(vm, asked))
             timer.start()
             start = time.perf_counter()
             cancelled = False
@@ -183,6 +189,7 @@ def test_cancel_and_time_limit(long: nvm.Executable, threads: int) -> None:
                 cancelled = True
             took = time.perf_counter() - start
             timer.join()
+            assert cancelled or asked[0] - start > 0.3 * whole, "the call to cancel was lost"
             if cancelled and took < 0.7 * whole:
                 break
         else:
