@@ -91,7 +91,7 @@ def test_functor_wants_every_method() -> None:
 
 def test_deep_types() -> None:
     type_: Type = F32
-    for _ in range(20_000):
+    for _ in range(50_000):
         type_ = TupleType([type_])
     TypeVisitor().visit(type_)
     assert TypeMutator().visit(type_) is type_
