@@ -216,9 +216,7 @@ class Placer(FunctionBlocks):
         return parts[0]
 
     def _copy(self, atom: Expr, type_: Type, device: int, span: Span | None) -> Expr:
-        copy = op_call("vm.device_copy", (atom,), type_, device=device)
-        object.__setattr__(copy, "span", span)
-        return copy
+        return op_call("vm.device_copy", (atom,), type_, span, device=device)
 
     def _note(
         self, var: Var, source: int, target: int, reason: str, span: Span | None, boundary: bool

@@ -43,6 +43,12 @@ def typed(node: E, type_: Type | None) -> E:
     return node
 
 
+def located(node: E, span: Span | None) -> E:
+    """`node`, just built and not yet shared, with its place in the source filled in."""
+    object.__setattr__(node, "span", span)
+    return node
+
+
 def type_of(node: Expr) -> Type:
     """The inferred type; an internal error if inference has not run."""
     if node.checked_type is None:

@@ -32,6 +32,7 @@ from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import (
     Rewriter,
     fresh_var,
+    located,
     map_functions,
     op_call,
     type_of,
@@ -171,8 +172,7 @@ def _place(value: Expr, span: Span | None) -> None:
     while stack:
         node = stack.pop()
         if isinstance(node, Call) and node.span is None:
-            object.__setattr__(node, "span", span)
-            stack.extend(node.args)
+            stack.extend(located(node, span).args)
 
 
 def _named(arg: Expr, lets: list[tuple[Var, Expr]]) -> Expr:
