@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from nimblevm import dtypes
 from nimblevm.kernels.expr import INDEX
 from nimblevm.kernels.loop_ir import Accumulate, SetLocal, Statement, Store, Value
+from nimblevm.kernels.panel_tile import LANES
 from nimblevm.kernels.tensor_expr import (
     Emitter,
     Index,
@@ -42,7 +43,6 @@ ROWS = 12
 """Rows of a block: two register tiles of six; the scores of 12 rows and 500 keys fit L1 beside a panel of keys."""
 FEW = 4
 """With fewer rows packing the keys costs more than it saves."""
-LANES = 16
 MAX_RANK = 7
 """Of a product: packed keys have one axis more, and operands at most 8."""
 FLOATS = ("float32", "float64")

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nimblevm.kernels.llvm_panels import FEW, LANES, MAX_PANELS, TILE_ROW
+from nimblevm.kernels.llvm_panels import FEW
+from nimblevm.kernels.panel_tile import LANES, MAX_PANELS, TILE_ROW
 
 ROWS, PANELS = 8, 2
 """Rows and panels beside: 16 sums of vectors, with 4 of the first product and operands for 32 registers."""

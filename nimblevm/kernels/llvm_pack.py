@@ -10,7 +10,8 @@ are transposed in registers; LLVM makes scatters of the plain loops, which took 
 
 from __future__ import annotations
 
-LANES = 16
+from nimblevm.kernels.panel_tile import LANES
+
 _TYPES = {"float32": "float", "float64": "double"}
 
 
@@ -127,4 +128,4 @@ def module_text(dtype: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-__all__ = ["LANES", "module_text", "symbol"]
+__all__ = ["module_text", "symbol"]

@@ -31,16 +31,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nimblevm.kernels.llvm_half import half_to_float
+from nimblevm.kernels.panel_tile import LANES, LOW, MAX_PANELS, TILE_ROW
 from nimblevm.kernels.variants import Variant
 
-LANES = 16
-MAX_PANELS = 4
-LOW = 6
-"""The most rows with four panels at once in AVX-512's registers."""
 MAX_ROWS = 12
 FEW = 2
 """Blocks of rows that are bound by reading the weights. With three the difference is nothing (27 rows)."""
-TILE_ROW = LANES * MAX_PANELS
 LINE = 64
 """Bytes of a cache line."""
 _FIRST_LEVEL, _SECOND_LEVEL = 3, 2
@@ -353,4 +349,4 @@ class _Loop:
         ]
 
 
-__all__ = ["LANES", "MAX_PANELS", "MAX_ROWS", "TILE_ROW", "Budget", "module_text", "symbol"]
+__all__ = ["FEW", "MAX_ROWS", "Budget", "blocks_of_rows", "module_text", "symbol"]

@@ -13,7 +13,8 @@ the whole window. The scheme is that of llvm_panels.py, which has a product's ro
 
 from __future__ import annotations
 
-from nimblevm.kernels.llvm_panels import LANES, LOW, TILE_ROW, Budget, blocks_of_rows
+from nimblevm.kernels.llvm_panels import Budget, blocks_of_rows
+from nimblevm.kernels.panel_tile import LANES, LOW, TILE_ROW
 
 _TYPES = {"float32": "float", "float64": "double"}
 _PARAMS = (

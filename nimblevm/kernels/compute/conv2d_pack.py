@@ -12,8 +12,8 @@ from typing import Any
 
 from nimblevm.kernels.compute.common import tensor_type
 from nimblevm.kernels.compute.windows import store_padded, unused
-from nimblevm.kernels.llvm_panels import LANES
 from nimblevm.kernels.loop_ir import Value
+from nimblevm.kernels.panel_tile import LANES
 from nimblevm.kernels.tensor_expr import (
     Emitter,
     Index,

@@ -15,8 +15,8 @@ from typing import Any
 
 from nimblevm.kernels.compute.common import tensor_type
 from nimblevm.kernels.compute.windows import Storing, scratch, store_padded, unused
-from nimblevm.kernels.llvm_panels import LANES
 from nimblevm.kernels.loop_ir import Store, Value
+from nimblevm.kernels.panel_tile import LANES
 from nimblevm.kernels.tensor_expr import (
     Emitter,
     Index,

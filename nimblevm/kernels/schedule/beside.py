@@ -28,7 +28,6 @@ from dataclasses import dataclass
 
 from nimblevm.kernels.facts import loads_of, stored, touched
 from nimblevm.kernels.llvm_beside import PANELS, ROWS
-from nimblevm.kernels.llvm_panels import LANES, MAX_PANELS, TILE_ROW
 from nimblevm.kernels.loop_ir import (
     Beside,
     Buffer,
@@ -44,6 +43,7 @@ from nimblevm.kernels.loop_ir import (
     Store,
     Value,
 )
+from nimblevm.kernels.panel_tile import LANES, MAX_PANELS, TILE_ROW
 from nimblevm.kernels.rewrite import all_statements
 from nimblevm.kernels.schedule.index import INDEX, const, folded, least
 from nimblevm.kernels.schedule.panels import Nest, Paneler, nest_of

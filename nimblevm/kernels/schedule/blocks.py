@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nimblevm.kernels.llvm_panels import LANES, TILE_ROW
 from nimblevm.kernels.loop_ir import (
     Accumulate,
     Axis,
@@ -34,6 +33,7 @@ from nimblevm.kernels.loop_ir import (
     Store,
     Value,
 )
+from nimblevm.kernels.panel_tile import LANES, TILE_ROW
 from nimblevm.kernels.rewrite import Rewriter, all_statements
 from nimblevm.kernels.schedule.index import (
     INDEX,

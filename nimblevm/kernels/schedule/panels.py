@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nimblevm.kernels.llvm_panels import LANES, LOW, MAX_PANELS, TILE_ROW
 from nimblevm.kernels.loop_ir import (
     Accumulate,
     Axis,
@@ -38,6 +37,7 @@ from nimblevm.kernels.loop_ir import (
     Unary,
     Value,
 )
+from nimblevm.kernels.panel_tile import LANES, LOW, MAX_PANELS, TILE_ROW
 from nimblevm.kernels.rewrite import Rewriter, all_statements, all_values
 from nimblevm.kernels.schedule.index import INDEX, STACK, const, folded, is_zero, least, mentions
 from nimblevm.kernels.variants import Choices, Shape, Variant

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nimblevm.kernels.llvm_panels import LANES, MAX_PANELS, TILE_ROW
 from nimblevm.kernels.loop_ir import (
     Accumulate,
     Axis,
@@ -36,6 +35,7 @@ from nimblevm.kernels.loop_ir import (
     Value,
     WindowProduct,
 )
+from nimblevm.kernels.panel_tile import LANES, MAX_PANELS, TILE_ROW
 from nimblevm.kernels.rewrite import Rewriter, all_statements, all_values
 from nimblevm.kernels.schedule.index import INDEX, STACK, const, folded, is_zero, mentions
 from nimblevm.kernels.schedule.panels import panels_left
