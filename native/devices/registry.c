@@ -36,6 +36,22 @@ const nvm_device_vtable *nvm_device_find(const char *name) {
   return NULL;
 }
 
+int nvm_device_is_target(const nvm_device_vtable *vtable, const char *target) {
+  const size_t length = strlen(vtable->name);
+  return strncmp(target, vtable->name, length) == 0 &&
+         (target[length] == 0 || target[length] == ':');
+}
+
+nvm_status nvm_device_check_code(const nvm_device_section *section,
+                                 const nvm_device_kernels *kernels) {
+  for (size_t i = 0; i < nvm_device_count(); i++) {
+    const nvm_device_vtable *vtable = nvm_device_at(i);
+    if (vtable->check_code && nvm_device_is_target(vtable, section->target))
+      return vtable->check_code(section, kernels);
+  }
+  return NVM_OK;
+}
+
 NVM_EXPORT uint32_t nvm_backend_count(void) { return (uint32_t)nvm_device_count(); }
 
 NVM_EXPORT nvm_status nvm_backend_info_get(uint32_t index, nvm_backend_info *out_info) {

@@ -4,17 +4,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "code_sections.h"
 #include "log.h"
 
 #define UPLOAD_SLACK ((size_t)16 << 20)
 
 /* --- names ------------------------------------------------------------------------------------ */
-
-/* Does `text` begin with this name, ended by one of `ends` or the end? */
-static int starts_with(const char *text, const char *name, const char *ends) {
-  const size_t length = strlen(name);
-  return strncmp(text, name, length) == 0 && (text[length] == 0 || strchr(ends, text[length]));
-}
 
 static const char *behind_comma(const char *list) {
   const char *comma = strchr(list, ',');
@@ -22,8 +17,9 @@ static const char *behind_comma(const char *list) {
 }
 
 static int names(const char *list, const char *name) {
+  const size_t length = strlen(name);
   for (; list; list = behind_comma(list))
-    if (starts_with(list, name, ",")) return 1;
+    if (strncmp(list, name, length) == 0 && (list[length] == 0 || list[length] == ',')) return 1;
   return 0;
 }
 
@@ -60,7 +56,7 @@ static nvm_status load_module(const nvm_program *program, nvm_pool *pool, uint32
   if (!vtable->load_module) return NVM_OK;
   for (uint32_t i = 3; i < program->n_sections && !*module; i++) {
     const nvm_section *section = &program->sections[i];
-    if (section->kind != kind || !starts_with(section->target, vtable->name, ":")) continue;
+    if (section->kind != kind || !nvm_device_is_target(vtable, section->target)) continue;
     const nvm_device_section given = {kind, section->target, section->data, section->size};
     const nvm_status status = vtable->load_module(pool->device, &given, module);
     if (status != NVM_OK) NVM_TRY(note(r, status));
@@ -110,25 +106,6 @@ static nvm_status load_code(const nvm_program *program, nvm_pool *pool, reasons 
   NVM_TRY(code_table(program, &code));
   pool->code = code;
   return find_kernels(program, pool, code);
-}
-
-static const nvm_signature *find_signature(const void *program, uint32_t index,
-                                           const char **out_name) {
-  const nvm_program *p = program;
-  if (index >= p->n_kernels) return NULL;
-  *out_name = p->kernels[index].name;
-  return &p->kernels[index].signature;
-}
-
-nvm_status nvm_check_device_code(const nvm_program *program, const nvm_section *section) {
-  for (size_t i = 0; i < nvm_device_count(); i++) {
-    const nvm_device_vtable *vtable = nvm_device_at(i);
-    if (!vtable->check_code || !starts_with(section->target, vtable->name, ":")) continue;
-    const nvm_device_section given = {section->kind, section->target, section->data, section->size};
-    const nvm_device_kernels kernels = {program, find_signature};
-    return vtable->check_code(&given, &kernels);
-  }
-  return NVM_OK;
 }
 
 /* --- external code on the host ---------------------------------------------------------------- */

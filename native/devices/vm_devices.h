@@ -2,13 +2,8 @@
 #ifndef NVM_VM_DEVICES_H
 #define NVM_VM_DEVICES_H
 
-#include "program_tables.h"
 #include "vm.h"
 
-/* Of a section of kind 4 or 5, when a program is loaded: what the backend that it names, if this
- * build has it, says of its bytes. Errors: INVALID_EXECUTABLE, OUT_OF_MEMORY. */
-NVM_NODISCARD nvm_status nvm_check_device_code(const nvm_program *program,
-                                               const nvm_section *section);
 /* Open a device for each device index of the program, load code for them and copy constants there.
  * vm->heap: just created. On an error what was made stays for nvm_vm_close_devices. Errors:
  * DEVICE_ERROR (none of those that the file names; says why each), INVALID_EXECUTABLE (malformed

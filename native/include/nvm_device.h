@@ -101,6 +101,11 @@ nvm_status nvm_kernel_fault(const char *kernel, nvm_status code, int32_t operand
 const nvm_device_vtable *nvm_device_find(const char *name);
 size_t nvm_device_count(void);
 const nvm_device_vtable *nvm_device_at(size_t index);
+/* Whether code for that target, as "cuda" or "cuda:sm_70", is for this backend. */
+int nvm_device_is_target(const nvm_device_vtable *vtable, const char *target);
+/* check_code of the backend that the section is for, NVM_OK if this build has none. */
+nvm_status nvm_device_check_code(const nvm_device_section *section,
+                                 const nvm_device_kernels *kernels);
 
 /* --- external code on the host (nvm_api.h, nvm_external_runtime) --- */
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "alloc.h"
+#include "code_sections.h"
 #include "kernel_ir.h"
 #include "log.h"
 #include "native_code.h"

@@ -54,15 +54,6 @@ NVM_NODISCARD nvm_status nvm_read_tables(nvm_loader *loader, const uint8_t *head
 
 /* kernel_tables.c: the kernel table. */
 NVM_NODISCARD nvm_status nvm_read_kernels(nvm_loader *loader);
-/* Once sections are read: targets of code for devices and runtimes, the entries of external code,
- * and that no kernel lacks it. */
-NVM_NODISCARD nvm_status nvm_check_code_sections(nvm_loader *loader);
-/* The entries of a section of external code, one by one. blob: borrowed. */
-NVM_NODISCARD nvm_status nvm_external_begin(nvm_mp *mp, const nvm_section *section,
-                                            uint32_t *out_count);
-NVM_NODISCARD nvm_status nvm_external_next(nvm_mp *mp, const nvm_program *program,
-                                           uint32_t *out_kernel, const uint8_t **out_blob,
-                                           size_t *out_size);
 
 /* constant_tables.c: what is bound late, and all constants. */
 NVM_NODISCARD nvm_status nvm_read_weights(nvm_loader *loader);

@@ -66,7 +66,7 @@ maps machine code is among those), and native/weights.
 """
 OUTSIDE = (
     *("nvm_kernel_ir_", "nvm_c_kernel_", "nvm_device_find", "nvm_native_", "nvm_cpu_"),
-    *("nvm_vm_open_devices", "nvm_vm_close_devices", "nvm_vm_sync", "nvm_check_device_code"),
+    *("nvm_vm_open_devices", "nvm_vm_close_devices", "nvm_vm_sync", "nvm_device_check_code"),
 )
 """What the core asks of kernels and devices, and it asks nothing of native/weights."""
 
