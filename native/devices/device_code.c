@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "call.h"
+#include "dim_program.h"
 #include "msgpack.h"
 
 /* --- reading ---------------------------------------------------------------------------------- */

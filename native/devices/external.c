@@ -7,6 +7,7 @@
 
 #include "alloc.h"
 #include "call.h"
+#include "dim_program.h"
 #include "nvm_api.h"
 #include "nvm_device.h"
 #include "status.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "alloc.h"
-#include "call.h"
+#include "dim_program.h"
 #include "generated/nvm_dtype.h"
 #include "kernel_ir_code.h"
 

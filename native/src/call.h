@@ -48,13 +48,4 @@ NVM_NODISCARD nvm_status nvm_call_kernel(nvm_call *call, const nvm_pool *pools,
                                          const nvm_kernel *kernel, nvm_tensor *const *operands,
                                          int64_t *dims, int64_t **out_dims, size_t *out_bytes);
 
-/* Checked int64 arithmetic of postfix programs (enum nvm_dim_op) over `values`; `words` ends with
- * NVM_DIM_END or after n_words. Errors: DIM_OVERFLOW, DIVISION_BY_ZERO, OPERAND_MISMATCH
- * (malformed). */
-NVM_NODISCARD nvm_status nvm_dim_program(const int64_t *words, size_t n_words,
-                                         const int64_t *values, size_t n_values,
-                                         int64_t *out_value);
-/* One operation of enum nvm_dim_op (ADD to MAX). */
-NVM_NODISCARD nvm_status nvm_dim_apply(int64_t op, int64_t a, int64_t b, int64_t *out_value);
-
 #endif

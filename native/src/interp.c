@@ -6,6 +6,8 @@
  * returns, backward jumps and kernel calls; a forward jump moves `block` on by what it skips. */
 #include "interp.h"
 
+#include "dim_program.h"
+
 #include "ops.h"
 #include "profile.h"
 
