@@ -8,7 +8,7 @@ from typing import Any as AnyValue
 import numpy as np
 
 from nimblevm.relay import ir, op
-from nimblevm.relay.builder_sizes import dims_of, given, is_computed, operand, vector
+from nimblevm.relay.builder_sizes import dims_of, given, ints_of, is_computed, operand, vector
 from nimblevm.relay.call import (
     Operand,
     TupleWrapper,
@@ -206,3 +206,27 @@ def mirror_pad(
     """The edges of a tensor mirrored outside: relay.nn.mirror_pad."""
     width = tuple((before, after) for before, after in pad_width)
     return call_op("nn.mirror_pad", data, attrs=op.pad.MirrorPadAttrs(mode, width))
+
+
+def layout_transform(data: Operand, src_layout: str, dst_layout: str) -> ir.Call:
+    """data's axes in another order, some split into blocks."""
+    attrs = op.layout_transform.LayoutTransformAttrs(src_layout, dst_layout)
+    return call_op("layout_transform", data, attrs=attrs)
+
+
+def sliding_window(data: Operand, axis: int, window_shape: AnyValue, strides: AnyValue) -> ir.Call:
+    """All windows over the axes from `axis` on."""
+    shape, steps = (ints_of("sliding_window", value) for value in (window_shape, strides))
+    attrs = op.sliding_window.SlidingWindowAttrs(axis, shape, steps)
+    return call_op("sliding_window", data, attrs=attrs)
+
+
+def sparse_to_dense(
+    sparse_indices: Operand,
+    output_shape: AnyValue,
+    sparse_values: Operand,
+    default_value: Operand = 0,
+) -> ir.Call:
+    """sparse_values at their places, default_value elsewhere."""
+    attrs = op.sparse_to_dense.SparseToDenseAttrs(dims_of(output_shape))
+    return call_op("sparse_to_dense", sparse_indices, sparse_values, default_value, attrs=attrs)

@@ -5,6 +5,13 @@ from __future__ import annotations
 from nimblevm.relay import ir, op
 from nimblevm.relay.builder_move import mirror_pad, pad
 from nimblevm.relay.call import Operand, call_op
+from nimblevm.relay.nn_blocks import (
+    batch_to_space_nd,
+    depth_to_space,
+    dilate,
+    space_to_batch_nd,
+    space_to_depth,
+)
 from nimblevm.relay.nn_conv import (
     contrib_conv2d_pack,
     contrib_conv2d_winograd_pack,
@@ -26,6 +33,7 @@ from nimblevm.relay.nn_norm import (
     l2_normalize,
     leaky_relu,
     log_softmax,
+    lrn,
     prelu,
 )
 from nimblevm.relay.nn_pool import (
@@ -48,6 +56,7 @@ from nimblevm.relay.nn_pool import (
     max_pool2d,
     max_pool3d,
     upsampling,
+    upsampling3d,
 )
 
 
@@ -124,12 +133,12 @@ def layer_norm(
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
-    "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d",
-    "batch_flatten", "batch_matmul", "batch_norm", "bias_add", "contrib_conv2d_pack",
-    "contrib_conv2d_winograd_pack", "conv1d", "conv1d_transpose",
-    "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "dense", "dropout", "dropout_raw",
-    "fast_softmax", "global_avg_pool1d", "global_avg_pool2d", "global_avg_pool3d",
-    "global_max_pool1d", "global_max_pool2d", "global_max_pool3d", "group_norm", "instance_norm",
-    "l2_normalize", "layer_norm", "leaky_relu", "log_softmax", "matmul", "max_pool1d",
-    "max_pool2d", "max_pool3d", "mirror_pad", "pad", "prelu", "relu", "softmax", "upsampling",
+    "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_flatten",
+    "batch_matmul", "batch_norm", "batch_to_space_nd", "bias_add", "contrib_conv2d_pack",
+    "contrib_conv2d_winograd_pack", "conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d",
+    "conv3d_transpose", "dense", "depth_to_space", "dilate", "dropout", "dropout_raw", "fast_softmax",
+    "global_avg_pool1d", "global_avg_pool2d", "global_avg_pool3d", "global_max_pool1d", "global_max_pool2d",
+    "global_max_pool3d", "group_norm", "instance_norm", "l2_normalize", "layer_norm", "leaky_relu", "log_softmax",
+    "lrn", "matmul", "max_pool1d", "max_pool2d", "max_pool3d", "mirror_pad", "pad", "prelu", "relu", "softmax",
+    "space_to_batch_nd", "space_to_depth", "upsampling", "upsampling3d",
 ]  # fmt: skip

@@ -95,6 +95,19 @@ def l2_normalize(data: Operand, eps: float, axis: Axes = None) -> ir.Call:
     return call_op("nn.l2_normalize", data, attrs=op.l2_normalize.L2NormalizeAttrs(eps, named))
 
 
+def lrn(
+    data: Operand,
+    size: int = 5,
+    axis: int = 1,
+    bias: float = 2,
+    alpha: float = 1e-5,
+    beta: float = 0.75,
+) -> ir.Call:
+    """data divided by a power of the squares around each element along an axis."""
+    attrs = op.lrn.LRNAttrs(size, axis, float(bias), alpha, beta)
+    return call_op("nn.lrn", data, attrs=attrs)
+
+
 __all__ = [
     "batch_flatten", "batch_norm", "dropout", "dropout_raw", "fast_softmax", "group_norm",
     "instance_norm", "l2_normalize", "leaky_relu", "log_softmax", "prelu",

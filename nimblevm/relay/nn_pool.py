@@ -223,3 +223,20 @@ def upsampling(
         _number(scale_h), _number(scale_w), layout, method, align_corners
     )
     return call_op("nn.upsampling", data, attrs=attrs)
+
+
+def upsampling3d(
+    data: Operand,
+    scale_d: Operand = 1,
+    scale_h: Operand = 1,
+    scale_w: Operand = 1,
+    layout: str = "NCDHW",
+    method: str = "nearest_neighbor",
+    coordinate_transformation_mode: str = "half_pixel",
+) -> ir.Call:
+    """A volume with sizes times the scales."""
+    depth, height, width = (_number(scale) for scale in (scale_d, scale_h, scale_w))
+    attrs = op.resize.UpSampling3DAttrs(
+        depth, height, width, layout, method, coordinate_transformation_mode
+    )
+    return call_op("nn.upsampling3d", data, attrs=attrs)

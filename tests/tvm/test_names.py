@@ -23,12 +23,10 @@ ABSENT: dict[str, str | None] = {
     "tvm.relay.annotation": "checkpoint stop_fusion",
     "tvm.runtime.profiler_vm": None,  # kernels' times are nimblevm.vm's
     "tvm.relay": """TypeRelation build
-        fixed_point_multiply layout_transform matrix_set_diag optimize reverse_reshape sliding_window
-        sparse_fill_empty_rows sparse_to_dense""",
-    "tvm.relay.nn": """Constant adaptive_avg_pool3d adaptive_max_pool3d avg_pool3d batch_to_space_nd bitpack
-        bitserial_conv2d bitserial_dense contrib_conv2d_nchwc conv2d_backward_weight correlation deformable_conv2d
-        depth_to_space dilate lrn max_pool3d nll_loss space_to_batch_nd space_to_depth upsampling3d""",
-    "tvm.relay.image": "affine_grid crop_and_resize dilation2d grid_sample resize3d",
+        fixed_point_multiply matrix_set_diag optimize reverse_reshape sparse_fill_empty_rows""",
+    "tvm.relay.nn": """Constant bitpack bitserial_conv2d bitserial_dense contrib_conv2d_nchwc conv2d_backward_weight correlation deformable_conv2d
+        nll_loss""",
+    "tvm.relay.image": "affine_grid crop_and_resize dilation2d grid_sample",
     "tvm.relay.vision": """all_class_non_max_suppression multibox_prior multibox_transform_loc proposal roi_align
         roi_pool yolo_reorg""",
     "tvm.relay.transform": """AlterOpLayout AnnotateSpans BackwardFoldScaleAxis CanonicalizeCast

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from nimblevm import dtypes
-from nimblevm.kernels.loop_ir import Value
-from nimblevm.kernels.tensor_expr import Emitter, Index
+from nimblevm.kernels.loop_ir import SetLocal, Statement, Value
+from nimblevm.kernels.tensor_expr import Emitter, Index, Steps, TensorExpr
 from nimblevm.relay.dims import Dim
 from nimblevm.relay.types import TensorType
 
@@ -67,6 +67,53 @@ def greatest(dtype: str) -> float | int:
     return float("inf") if row.is_float else int(np.iinfo(row.numpy).max)
 
 
+def all_of(em: Emitter, conditions: Sequence[Value]) -> Value:
+    """Whether all conditions hold, of one at least."""
+    found = conditions[0]
+    for condition in conditions[1:]:
+        found = em.b.binary("and", found, condition)
+    return found
+
+
+def within(em: Emitter, place: Value, size: Value) -> tuple[Value, Value]:
+    """The two conditions of 0 <= place < size."""
+    return em.b.compare("ge", place, em.b.i64(0)), em.b.compare("lt", place, size)
+
+
+def guarded(
+    em: Emitter,
+    index: Index,
+    conditions: Sequence[Value],
+    data: TensorExpr,
+    place: Index,
+    outside: Value,
+) -> Steps:
+    """data[place] where the conditions hold, else `outside`, for the element at `index`; an If, since a Select would
+    read outside of data.
+    """
+    if not conditions:
+        return (yield data, place)
+    with em.hoisted(index):
+        found = em.local(data.dtype, index)
+        em.emit(SetLocal(found, outside))
+        body: list[Statement] = []
+        with em.block(body):
+            element = yield data, place
+            em.emit(SetLocal(found, element))
+        em.branches([all_of(em, conditions)], [body, []])
+    return found
+
+
+def scalar(value: Value) -> TensorExpr:
+    """A constant as a tensor of rank 0."""
+
+    def at(index: Index) -> Steps:
+        return value
+        yield
+
+    return TensorExpr((), value.dtype, at)
+
+
 def flat_position(em: Emitter, shape: Sequence[Dim], index: Index) -> Value:
     """The row-major position of `index` in a tensor of `shape`."""
     position = em.b.i64(0)
@@ -100,6 +147,6 @@ def unflattened(em: Emitter, shape: Sequence[Dim], position: Value) -> Index:
 
 
 __all__ = [
-    "axis_of", "flat_position", "greatest", "known", "least", "reduced_axes", "tensor_type",
-    "unflattened", "wide", "widened",
+    "all_of", "axis_of", "flat_position", "greatest", "guarded", "known", "least", "reduced_axes", "scalar",
+    "tensor_type", "unflattened", "wide", "widened", "within",
 ]  # fmt: skip

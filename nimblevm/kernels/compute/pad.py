@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from nimblevm.kernels.compute.cast import convert
-from nimblevm.kernels.compute.common import tensor_type
-from nimblevm.kernels.loop_ir import SetLocal, Statement, Value
+from nimblevm.kernels.compute.common import guarded, tensor_type, within
+from nimblevm.kernels.loop_ir import Value
 from nimblevm.kernels.tensor_expr import (
     RECOMPUTE_LIMIT,
     Emitter,
@@ -33,23 +33,10 @@ def _guarded(
         if not padded:
             return (yield data, index)
         place = [b.sub(i, em.dim(pair[0])) for i, pair in zip(index, width, strict=True)]
-        inside: Value | None = None
-        for axis in padded:
-            low = b.compare("ge", place[axis], b.i64(0))
-            high = b.compare("lt", place[axis], em.dim(data.shape[axis]))
-            both = b.binary("and", low, high)
-            inside = both if inside is None else b.binary("and", inside, both)
-        assert inside is not None
-        with em.hoisted(index):
-            found = em.local(data.dtype, index)
-            outside = yield value, ()
-            em.emit(SetLocal(found, convert(em, outside, data.dtype)))
-            body: list[Statement] = []
-            with em.block(body):
-                element = yield data, tuple(place)
-                em.emit(SetLocal(found, element))
-            em.branches([inside], [body, []])
-        return found
+        inside = [c for axis in padded for c in within(em, place[axis], em.dim(data.shape[axis]))]
+        outside = yield value, ()
+        outside = convert(em, outside, data.dtype)
+        return (yield from guarded(em, index, inside, data, tuple(place), outside))
 
     # As for concatenate: a loop that reads it often stores it.
     return TensorExpr(shape, data.dtype, at, data.cost + value.cost + RECOMPUTE_LIMIT + 1)

@@ -21,7 +21,7 @@ from nimblevm.kernels.tensor_expr import (
 from nimblevm.relay.dims import Dim
 from nimblevm.relay.op.resize import (
     EPSILON,
-    RESIZES,
+    OPERATORS,
     Sampling,
     cubic_weights,
     rounding_of,
@@ -185,5 +185,5 @@ def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tens
     return TensorExpr(out.shape, dtype, at, data.cost + 32)
 
 
-for _name in (*RESIZES, "nn.upsampling"):
+for _name in OPERATORS:
     register_compute(_name, _compute)

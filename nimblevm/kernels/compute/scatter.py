@@ -36,7 +36,7 @@ def _combined(em: Emitter, mode: str, old: Value, new: Value) -> Value:
     return widened(em, old.dtype, half if mode == "mean" else plain)(old, new)
 
 
-def _filled(type_: TensorType, fill: Any) -> TensorExpr:
+def filled(type_: TensorType, fill: Any) -> TensorExpr:
     """A tensor that is always stored: `fill(buffer)` writes it."""
 
     def at(index: Index) -> Steps:
@@ -71,7 +71,7 @@ def _elements(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Ten
             value = yield updates, index
             _put(em, buffer, (*index[:axis], place, *index[axis + 1 :]), attrs.reduction, value)
 
-    return _filled(tensor_type(out), fill)
+    return filled(tensor_type(out), fill)
 
 
 def _nd(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tensors:
@@ -90,7 +90,7 @@ def _nd(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tensors:
             value = yield updates, index
             _put(em, buffer, (*where, *index[outer:]), attrs.mode, value)
 
-    return _filled(tensor_type(out), fill)
+    return filled(tensor_type(out), fill)
 
 
 def _permutation(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tensors:
@@ -104,9 +104,11 @@ def _permutation(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> 
             place = checked(em, found, em.dim(data.shape[0]), operand_of(data))
             em.emit(Store(buffer, (place,), em.b.cast(index[0], data.dtype)))
 
-    return _filled(tensor_type(out), fill)
+    return filled(tensor_type(out), fill)
 
 
 register_compute("scatter_elements", _elements)
 register_compute("scatter_nd", _nd)
 register_compute("invert_permutation", _permutation)
+
+__all__ = ["filled"]

@@ -150,6 +150,25 @@ def require_nonempty(
         ctx.require_dim(arg, axis, wanted)
 
 
+def require_multiple(
+    ctx: TypeContext, arg: int, axis: int, size: Dim, factor: int, what: str, more: int = 0
+) -> Dim:
+    """Demand that `size` of an axis, plus `more`, is a multiple of `factor`; returns how many times it is."""
+    whole = dims.add(size, more)
+    parts = dims.floordiv(whole, factor)
+    if factor == 1:
+        return parts
+    if isinstance(size, int):
+        if (size + more) % factor:
+            padded = f" and {more} more" if more else ""
+            raise ctx.fail(
+                f"{what}: axis {axis} of size {size}{padded} is no multiple of {factor}", arg
+            )
+        return parts
+    ctx.require_dim(arg, axis, dims.sub(dims.mul(parts, factor), more))
+    return parts
+
+
 def require_same(
     ctx: TypeContext,
     first: tuple[int | tuple[int, int], int, Dim],
@@ -257,6 +276,6 @@ def check_broadcastable(op: str, *arrays: Array) -> None:
 __all__ = [
     "ACCUMULATED", "ALL", "BOOL", "FLOATS", "INTEGERS", "NUMERIC", "Array", "Attrs", "as_compute", "as_wide",
     "axis_index", "axis_list", "check_broadcastable", "check_dtype", "divides_integers", "dtype_name",
-    "group_name", "is_empty", "product", "require_nonempty", "product_dtype", "require_same", "rounded", "same_dtype",
-    "set_axes", "shape_attr", "tensor_fields", "tensor_of",
+    "group_name", "is_empty", "product", "product_dtype", "require_multiple", "require_nonempty", "require_same",
+    "rounded", "same_dtype", "set_axes", "shape_attr", "tensor_fields", "tensor_of",
 ]  # fmt: skip

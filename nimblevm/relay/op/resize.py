@@ -1,4 +1,4 @@
-"""image.resize1d, image.resize2d, image.resize3d and nn.upsampling: images sampled at other places.
+"""image.resize1d, image.resize2d, image.resize3d, nn.upsampling and nn.upsampling3d: images sampled at other places.
 
     in = place(out) along each axis, with scale = size of data / size of the result:
       half_pixel            (out + 0.5) * scale - 0.5          pytorch_half_pixel    the same; 0 for a result of size 1
@@ -14,7 +14,9 @@ Elements outside of data are the nearest ones inside. Computed in float32 (float
 towards zero. Result: out_dtype, or data's dtype if that is None or "". The axes must not be empty. Attrs: size
 (integers, one an axis), roi (starts, then ends), layout, method, coordinate_transformation_mode, rounding_method,
 cubic_alpha, cubic_exclude, extrapolation_value, out_dtype; upsampling: scale_h, scale_w (the result's sizes are
-rounded), layout, method (nearest_neighbor, bilinear, bicubic, at asymmetric places), align_corners.
+rounded), layout, method (nearest_neighbor, bilinear, bicubic, at asymmetric places), align_corners; upsampling3d:
+scale_d, scale_h, scale_w, layout, method (nearest_neighbor, trilinear), coordinate_transformation_mode (half_pixel,
+align_corners, asymmetric).
 Source: Relay's image/_image.py and nn/nn.py. Differs from numpy: there is none.
 """
 
@@ -142,6 +144,39 @@ class UpSamplingAttrs(Attrs):
 
 
 @dataclass(frozen=True, slots=True)
+class UpSampling3DAttrs(Attrs):
+    """See the module's docstring."""
+
+    scale_d: float = 1.0
+    scale_h: float = 1.0
+    scale_w: float = 1.0
+    layout: str = "NCDHW"
+    method: str = "nearest_neighbor"
+    coordinate_transformation_mode: str = "half_pixel"
+
+
+@dataclass(frozen=True, slots=True)
+class Scales:
+    """What an operator takes that multiplies sizes: names of the scales, methods, modes."""
+
+    names: tuple[str, ...]
+    methods: tuple[str, ...]
+    modes: tuple[str, ...] = ()
+
+
+UPSAMPLINGS: dict[str, type[Attrs]] = {
+    "nn.upsampling": UpSamplingAttrs,
+    "nn.upsampling3d": UpSampling3DAttrs,
+}
+_SCALES: dict[type, Scales] = {
+    UpSamplingAttrs: Scales(("scale_h", "scale_w"), ("nearest_neighbor", "bilinear", "bicubic")),
+    UpSampling3DAttrs: Scales(
+        ("scale_d", "scale_h", "scale_w"), ("nearest_neighbor", "trilinear"), MODES[:3]
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
 class Sampling:
     """What all operators are: sampling of `letters` axes of `layout`."""
 
@@ -169,6 +204,9 @@ def sampling(attrs: Any) -> Sampling:
         method = {"bilinear": "linear", "bicubic": "cubic"}.get(attrs.method, attrs.method)
         mode = "align_corners" if attrs.align_corners else "asymmetric"
         return Sampling("HW", attrs.layout, method, mode)
+    if isinstance(attrs, UpSampling3DAttrs):
+        method = "linear" if attrs.method == "trilinear" else attrs.method
+        return Sampling("DHW", attrs.layout, method, attrs.coordinate_transformation_mode)
     letters = SPATIAL[_RANKS[type(attrs)]]
     rounding = attrs.rounding_method
     if not rounding:
@@ -188,8 +226,9 @@ def rounding_of(spec: Sampling) -> str:
 
 def out_sizes(attrs: Any, sizes: Sequence[Dim]) -> tuple[Dim, ...]:
     """The sizes of the result along the sampled axes."""
-    if isinstance(attrs, UpSamplingAttrs):
-        return scaled(sizes[0], attrs.scale_h), scaled(sizes[1], attrs.scale_w)
+    if type(attrs) in _SCALES:
+        scales = (getattr(attrs, name) for name in _SCALES[type(attrs)].names)
+        return tuple(map(scaled, sizes, scales))
     count = len(sizes)
     return attrs.size * count if len(attrs.size) == 1 else tuple(attrs.size)
 
@@ -199,16 +238,25 @@ def result_name(attrs: Any, operand: str) -> str:
     return getattr(attrs, "out_dtype", None) or operand
 
 
+def _check_scales(ctx: TypeContext, attrs: Any, scales: Scales) -> None:
+    """An operator that multiplies sizes."""
+    known = {"method": scales.methods}
+    if scales.modes:
+        known["coordinate_transformation_mode"] = scales.modes
+    for name, values in known.items():
+        if getattr(attrs, name) not in values:
+            raise ctx.fail(
+                f"{name} must be one of {', '.join(values)}, not {getattr(attrs, name)!r}"
+            )
+    for name in scales.names:
+        if not 0 < getattr(attrs, name) < 2**20:
+            raise ctx.fail(f"{name} must be greater than 0, not {getattr(attrs, name)!r}")
+
+
 def _check(ctx: TypeContext, attrs: Any, spec: Sampling) -> None:
     layout_of(ctx, "layout", attrs.layout, "NC" + spec.letters)
-    if isinstance(attrs, UpSamplingAttrs):
-        if attrs.method not in ("nearest_neighbor", "bilinear", "bicubic"):
-            raise ctx.fail(
-                f"method must be nearest_neighbor, bilinear or bicubic, not {attrs.method!r}"
-            )
-        for name in ("scale_h", "scale_w"):
-            if not 0 < getattr(attrs, name) < 2**20:
-                raise ctx.fail(f"{name} must be greater than 0, not {getattr(attrs, name)!r}")
+    if type(attrs) in _SCALES:
+        _check_scales(ctx, attrs, _SCALES[type(attrs)])
         return
     # Passes write dims that they bound.
     known_sizes = tuple(1 if isinstance(n, DimExpr) else n for n in attrs.size)
@@ -361,10 +409,9 @@ def _reference(inputs: tuple[Array, ...], attrs: Any, result: Type) -> Array:
         return np.ascontiguousarray(convert(np.asarray(out), dtype))
 
 
-_OPERATORS: dict[str, type[Attrs]] = {name: cls for name, (_, cls) in RESIZES.items()}
-_OPERATORS["nn.upsampling"] = UpSamplingAttrs
+OPERATORS: dict[str, type[Attrs]] = {n: cls for n, (_, cls) in RESIZES.items()} | UPSAMPLINGS
 
-for _name, _attrs in _OPERATORS.items():
+for _name, _attrs in OPERATORS.items():
     register(
         Op(
             name=_name,
