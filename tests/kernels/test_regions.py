@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -189,6 +189,38 @@ def test_rows_behind_those_that_are_read(least: int, less: int, apart: bool) -> 
     before = ir.SetLocal(old, ir.Const("int64", 4))
     found = regions_of(ir.Kernel("table", buffers, ("size", "names"), (before, adds)))
     assert (adds in found) == apart
+
+
+Place = Callable[[ir.Value, ir.Value, ir.LoopVar], ir.Value]
+SHIFTED: dict[str, tuple[Place, Place]] = {
+    "residue": (lambda x, two, _: ir.Binary("int64", "floormod", x, two),
+                lambda x, two, _: ir.Binary("int64", "floormod", ir.Binary("int64", "add", x, ir.Const("int64", 1)), two)),
+    "beyond": (lambda x, _, __: x, lambda x, two, _: ir.Binary("int64", "add", x, two)),
+    "behind": (lambda x, two, i: ir.Binary("int64", "min", i, ir.Binary("int64", "sub", x, two)),
+               lambda x, two, i: ir.Binary("int64", "add", x, ir.Binary("int64", "max", i, ir.Const("int64", 0)))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shift", SHIFTED)
+@pytest.mark.parametrize("shared", ["local", "turn", "inner", "read"])
+def test_places_with_something_in_common_differ_only_if_all_turns_have_it(
+    shift: str, shared: str
+) -> None:
+    """A turn that writes beside what it reads writes what another turn reads, if "beside" moves with the turns."""
+    n = ir.DimRef("int64", 0)
+    i, j = ir.LoopVar("int64", "i"), ir.LoopVar("int64", "j")
+    old, two = ir.Local("int64", "old"), ir.Const("int64", 2)
+    buffers = (ir.Buffer("all", "int64", "out", (ir.Axis(n), ir.Axis(n))),)
+    common: dict[str, ir.Value] = {
+        "local": old, "turn": i, "inner": j, "read": ir.Load("int64", 0, (i, old)),
+    }  # fmt: skip
+    read, write = (place(common[shared], two, i) for place in SHIFTED[shift])
+    value = ir.Unary("int64", "negative", ir.Load("int64", 0, (read, j)))
+    inner = ir.For(j, n, (ir.Store(0, (write, i), value),), True)
+    loop = ir.For(i, n, (inner,), True)
+    before = ir.SetLocal(old, ir.Const("int64", 4))
+    found = regions_of(ir.Kernel("shifted", buffers, ("n",), (before, loop)))
+    assert (loop in found) == (shared == "local")
 
 
 def test_sizes_in_locals_count_as_work_and_units() -> None:

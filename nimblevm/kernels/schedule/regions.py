@@ -12,7 +12,7 @@ Sums are never split.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from nimblevm.kernels.loop_ir import (
@@ -194,6 +194,15 @@ def _independent(loop: For, inside: Sequence[Statement], stack: set[int]) -> boo
     for value in _values(inside):
         if isinstance(value, Load) and value.buffer in stores:
             loads.setdefault(value.buffer, []).append(value.indices)
+    written = {*stores, *stack}
+    varying: set[Value] = {s.var for s in inside if isinstance(s, For)}
+    varying.update(s.local for s in inside if isinstance(s, SetLocal | Accumulate))
+
+    def is_fixed(value: Value) -> bool:
+        """Whether a value is the same in all turns."""
+        found = all_values((value,))
+        return not any(v in varying or (isinstance(v, Load) and v.buffer in written) for v in found)
+
     for buffer, places in stores.items():
         if not all(any(mentions(index, loop.var) for index in row) for row in places):
             return False
@@ -202,34 +211,47 @@ def _independent(loop: For, inside: Sequence[Statement], stack: set[int]) -> boo
             both = [*places, *loads[buffer]]
             axes = range(len(both[0]))
             apart = any(_apart([row[axis] for row in both], loop.var) for axis in axes)
-            if not apart and not all(_never_equal(s, r) for s in places for r in loads[buffer]):
+            if not apart and not all(
+                _never_equal(s, r, is_fixed) for s in places for r in loads[buffer]
+            ):
                 return False
     return True
 
 
-def _never_equal(one: tuple[Value, ...], other: tuple[Value, ...]) -> bool:
-    """Whether two places differ: on some axis one is x % n and the other (x + c) % n, c no multiple of n; or one is
-    n + max(.., 0) and the other min(.., n - 1); or one is x and the other x + c, c > 0.
+def _never_equal(
+    one: tuple[Value, ...], other: tuple[Value, ...], is_fixed: Callable[[Value], bool]
+) -> bool:
+    """Whether two places differ in any two turns: on some axis one is x % n and the other (x + c) % n, c no multiple of
+    n; or one is x + max(.., 0) and the other min(.., x - 1); or one is x and the other x + c, c > 0; x being fixed.
     """
-    tests = (_residues_differ, _is_behind, _is_beyond)
-    return any(test(a, b) or test(b, a) for test in tests for a, b in zip(one, other, strict=True))
+    shared = (
+        found
+        for test in (_residues_differ, _is_behind, _is_beyond)
+        for a, b in zip(one, other, strict=True)
+        for found in (test(a, b), test(b, a))
+    )
+    return any(found is not None and is_fixed(found) for found in shared)
 
 
-def _is_behind(one: Value, other: Value) -> bool:
+# Each of these gives the x that two indices have in common if they differ wherever it has one value.
+
+
+def _is_behind(one: Value, other: Value) -> Value | None:
     match one, other:
         case (
             Binary(op="add", lhs=n, rhs=Binary(op="max", rhs=Const(value=least))),
             Binary(op="min", rhs=Binary(op="sub", lhs=m, rhs=Const(value=c))),
         ):
-            return n is m and least >= 0 and c >= 1
-    return False
+            return n if n is m and least >= 0 and c >= 1 else None
+    return None
 
 
-def _is_beyond(one: Value, other: Value) -> bool:
-    """Whether `other` is `one` and something positive."""
-    return (
-        isinstance(other, Binary) and other.op == "add" and other.lhs is one and _lowest(other.rhs) > 0
-    )  # fmt: skip
+def _is_beyond(one: Value, other: Value) -> Value | None:
+    """`other` is `one` and something positive."""
+    match other:
+        case Binary(op="add", lhs=x, rhs=more) if x is one and _lowest(more) > 0:
+            return x
+    return None
 
 
 def _lowest(value: Value, depth: int = 8) -> float:
@@ -259,14 +281,14 @@ def _lowest(value: Value, depth: int = 8) -> float:
     return -math.inf
 
 
-def _residues_differ(one: Value, other: Value) -> bool:
+def _residues_differ(one: Value, other: Value) -> Value | None:
     match one, other:
         case (
             Binary(op="floormod", lhs=x, rhs=Const(value=n)),
             Binary(op="floormod", lhs=Binary(op="add", lhs=y, rhs=Const(value=c)), rhs=Const(value=m)),
         ):  # fmt: skip
-            return x is y and n == m and int(c) % int(n) != 0
-    return False
+            return x if x is y and n == m and int(c) % int(n) != 0 else None
+    return None
 
 
 def _apart(indices: Sequence[Value], var: LoopVar) -> bool:
