@@ -223,6 +223,18 @@ def test_places_with_something_in_common_differ_only_if_all_turns_have_it(
     assert (loop in found) == (shared == "local")
 
 
+@pytest.mark.parametrize("turned", [True, False])
+def test_an_index_of_two_variables_does_not_keep_turns_apart(turned: bool) -> None:
+    """out[j, i + j] of other[.., i + j]: turns share columns."""
+    n, i, j = ir.DimRef("int64", 0), ir.LoopVar("int64", "i"), ir.LoopVar("int64", "j")
+    buffers = (ir.Buffer("all", "float32", "out", (ir.Axis(n), ir.Axis(n))),)
+    column = ir.Binary("int64", "add", i, j) if turned else i
+    row = ir.Binary("int64", "floordiv", j, ir.Const("int64", 2))
+    value = ir.Unary("float32", "tanh", ir.Load("float32", 0, (row, column)))
+    loop = ir.For(i, n, (ir.For(j, n, (ir.Store(0, (j, column), value),), True),), True)
+    assert (loop in regions_of(ir.Kernel("turned", buffers, ("n",), (loop,)))) == (not turned)
+
+
 def test_sizes_in_locals_count_as_work_and_units() -> None:
     """A loop whose turns are known when the region begins, as the rows of a tree's level."""
     n, m = ir.DimRef("int64", 0), ir.Local("int64", "m")

@@ -198,9 +198,9 @@ def _independent(loop: For, inside: Sequence[Statement], stack: set[int]) -> boo
     varying: set[Value] = {s.var for s in inside if isinstance(s, For)}
     varying.update(s.local for s in inside if isinstance(s, SetLocal | Accumulate))
 
-    def is_fixed(value: Value) -> bool:
-        """Whether a value is the same in all turns."""
-        found = all_values((value,))
+    def is_fixed(value: Value, but_for: LoopVar | None = None) -> bool:
+        """Whether a value is the same in all turns, or depends of what varies on one loop's variable alone."""
+        found = (v for v in all_values((value,)) if v is not but_for)
         return not any(v in varying or (isinstance(v, Load) and v.buffer in written) for v in found)
 
     for buffer, places in stores.items():
@@ -208,9 +208,10 @@ def _independent(loop: For, inside: Sequence[Statement], stack: set[int]) -> boo
             return False
         if buffer in loads:
             # One axis that every access indexes with the loop's variable keeps the turns apart.
-            both = [*places, *loads[buffer]]
-            axes = range(len(both[0]))
-            apart = any(_apart([row[axis] for row in both], loop.var) for axis in axes)
+            apart = any(
+                _is_one(indices, loop.var) and is_fixed(indices[0], loop.var)
+                for indices in zip(*places, *loads[buffer], strict=True)
+            )
             if not apart and not all(
                 _never_equal(s, r, is_fixed) for s in places for r in loads[buffer]
             ):
@@ -291,10 +292,8 @@ def _residues_differ(one: Value, other: Value) -> Value | None:
     return None
 
 
-def _apart(indices: Sequence[Value], var: LoopVar) -> bool:
-    if not all(mentions(index, var) for index in indices):
-        return False
-    return all(index is indices[0] for index in indices) or all(i is var for i in indices)
+def _is_one(indices: Sequence[Value], var: LoopVar) -> bool:
+    return mentions(indices[0], var) and all(index is indices[0] for index in indices)
 
 
 def _values(statements: Sequence[Statement]) -> Iterator[Value]:
