@@ -57,10 +57,18 @@ def absolute(x: Term) -> Term:
     return (x.bits() & mask).bits()
 
 
+def negative(x: Term) -> Term:
+    """-|x|"""
+    return (x.bits() | _sign_bit(x)).bits()
+
+
 def with_sign(magnitude: Term, x: Term) -> Term:
     """`magnitude` (sign bit 0) with the sign bit of x."""
-    sign = -(1 << (31 if x.type == "f32" else 63))
-    return ((x.bits() & sign) | magnitude.bits()).bits()
+    return ((x.bits() & _sign_bit(x)) | magnitude.bits()).bits()
+
+
+def _sign_bit(x: Term) -> int:
+    return -(1 << (31 if x.type == "f32" else 63))
 
 
 def power_of_two(n: Term, form: Format) -> Term:
@@ -86,6 +94,20 @@ def exp_parts(x: Term, rest: Term | None = None) -> tuple[Term, Term, Term]:
     return n, hi, p - (hi - 1.0)
 
 
+def short_exp(x: Term, offset: int = 0) -> tuple[Term, Term]:
+    """s, p with exp(x) = s (1 + p) 2^-offset, s a power of two, |p| < 0.42; float32, within 1 ulp of 1 + p and of p.
+
+    n + offset must be in the normal range. Half the operations of exp_parts and scale: no errors are carried along, and
+    n goes from the low bits of a float into the exponent by one shift.
+    """
+    form = FORMATS[x.type]
+    magic = form.magic + form.bias + offset
+    shifted = x * _h("0x1.715476p+0") + magic
+    turns = shifted - magic
+    r = (x - turns * form.ln2_hi) - turns * form.ln2_lo
+    return (shifted.bits() << form.mantissa).bits(), r + (r * r) * table_poly(r, EXP)
+
+
 def scale(y: Term, n: Term, form: Format) -> Term:
     """y * 2^n in two steps, so that results may be subnormal or overflow."""
     half = n >> 1
@@ -94,8 +116,13 @@ def scale(y: Term, n: Term, form: Format) -> Term:
 
 def clamp(x: Term, low: float, high: float) -> Term:
     """x within [low, high]; NaN stays."""
-    x = (x < low).select(low, x)
+    x = at_least(x, low)
     return (x > high).select(high, x)
+
+
+def at_least(x: Term, low: float) -> Term:
+    """The larger one; NaN stays."""
+    return (x < low).select(low, x)
 
 
 def small_int_to_float(n: Term, form: Format) -> Term:

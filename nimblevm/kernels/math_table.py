@@ -12,11 +12,14 @@ from collections.abc import Callable
 from nimblevm.kernels.math_core import (
     FORMATS,
     absolute,
+    at_least,
     clamp,
     exp_parts,
     log_of,
+    negative,
     power_of_two,
     scale,
+    short_exp,
     table_poly,
     with_sign,
 )  # fmt: skip
@@ -26,9 +29,7 @@ from nimblevm.kernels.math_program import C_TYPE, FLOAT_TYPE, Definition, Progra
 from nimblevm.kernels.math_trig import cosine, sine, tangent
 
 # (tanh(x)/x - 1) / x^2 in z = x^2 on 0 <= z <= 0.305
-_TANH = {
-    "f32": ("-0x1.555556p-2", "0x1.111104p-3", "-0x1.ba13f4p-5", "0x1.65746ap-6", "-0x1.173ba8p-7",
-                "0x1.4a37d8p-9"),
+_TANH: dict[str, tuple[str, ...]] = {
     "f64": ("-0x1.5555555555555p-2", "0x1.1111111111111p-3", "-0x1.ba1ba1ba1b94ap-5", "0x1.664f4882b9a4ep-6",
                 "-0x1.226e355c3d65dp-7", "0x1.d6d3d01d416d3p-9", "-0x1.7da34e2e29f0fp-10", "0x1.35567606d0300p-11",
                 "-0x1.f55078feb4a2ep-13", "0x1.94dd35b8ec8ffp-14", "-0x1.3f24ea5725102p-15", "0x1.bea879df757ddp-17",
@@ -81,25 +82,39 @@ def _log(p: Program) -> Term:
 
 
 def _sigmoid(p: Program) -> Term:
-    """With e = exp(-|x|): 1/(1+e) for x >= 0, else e/(1+e); e and 1+e carry their rounding errors along."""
+    """With e = exp(-|x|): 1/(1+e) for x >= 0, else e/(1+e).
+
+    float32: e, and with it 1, is 2^64 times as large, so that it is never subnormal (2.3 ulp). float64: e and 1+e carry
+    their rounding errors along.
+    """
     (x,) = p.params
     form = FORMATS[p.float]
-    n, hi, lo = exp_parts(clamp(0.0 - absolute(x), -104.0 if p.dtype == "float32" else -746.0, 0.0))
+    positive = x >= 0.0
+    if p.dtype == "float32":
+        one = p.const(2.0**64, "f32")
+        s, rest = short_exp(at_least(negative(x), -104.0), 64)
+        e = s + s * rest
+        return positive.select(one, e) / (one + e)
+    n, hi, lo = exp_parts(clamp(0.0 - absolute(x), -746.0, 0.0))
     e, e_lo = scale(hi, n, form), scale(lo, n, form)
     d = 1.0 + e
-    positive = x >= 0.0
     q = positive.select(p.const(1.0), e) / d
-    if p.dtype == "float32":
-        return q
     d_lo = (e - (d - 1.0)) + e_lo
     return q + (positive.select(p.const(0.0), e_lo) - q * d_lo) / d
 
 
 def _tanh(p: Program) -> Term:
-    """|x| < 0.55: x + x^3 P(x^2); else with e = exp(-2|x|): 1 - 2e/(1+e), rounding errors carried along."""
+    """float32: with m = 1 - exp(-2|x|), which has small relative error, m/(2-m) (2.5 ulp).
+
+    float64: |x| < 0.55: x + x^3 P(x^2); else with e = exp(-2|x|): 1 - 2e/(1+e), rounding errors carried along.
+    """
     (x,) = p.params
     form = FORMATS[p.float]
     a = absolute(x)
+    if p.dtype == "float32":
+        s, rest = short_exp(at_least(a * -2.0, -20.0))
+        m = (1.0 - s) - s * rest
+        return with_sign(m / (2.0 - m), x)
     z = x * x
     small = a + a * (z * table_poly(z, _TANH))
     n, hi, lo = exp_parts(clamp(a * -2.0, -60.0, 0.0))
@@ -107,10 +122,8 @@ def _tanh(p: Program) -> Term:
     e, e_lo = hi * power, lo * power
     d = 1.0 + e
     q = (e + e) / d
-    large = 1.0 - q
-    if p.dtype == "float64":
-        d_lo = (e - (d - 1.0)) + e_lo
-        large = 1.0 - (q + ((e_lo + e_lo) - q * d_lo) / d)
+    d_lo = (e - (d - 1.0)) + e_lo
+    large = 1.0 - (q + ((e_lo + e_lo) - q * d_lo) / d)
     return with_sign((a < 0.55).select(small, large), x)
 
 
