@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nimblevm import dtypes
+from nimblevm.arguments import check_arguments, shown
 from nimblevm.bytecode.executable import Executable
 from nimblevm.bytecode.serialize import NATIVE, ProgramBuilder, SectionRecord, serialize
 from nimblevm.compiler import device_targets
@@ -36,7 +37,7 @@ from nimblevm.compiler.pipeline import PIPELINE
 from nimblevm.compiler.rewrite import Rewriter
 from nimblevm.compiler.tuned_products import tuned
 from nimblevm.devices.device import backends
-from nimblevm.errors import CompileError, RelayTypeError
+from nimblevm.errors import CompileError, InvalidInputType, RelayTypeError
 from nimblevm.external import find as find_external
 from nimblevm.kernels import llvm
 from nimblevm.kernels import tune as tuning_record
@@ -146,6 +147,12 @@ def compile_to_bytes(
     on_placement: OnPlacement | None = None,
 ) -> bytes:
     """As `compile`, but gives the file's bytes and loads nothing (so that it works for other machines)."""
+    check_arguments(
+        compile, passes_off=passes_off, unbox=unbox, native=native, plan_memory=plan_memory, verify=verify,
+        entry_points=entry_points, on_pass=on_pass, progress=progress, tuning=tuning, late_bound=late_bound,
+        weights_file=weights_file, on_placement=on_placement,
+    )  # fmt: skip
+    params = _params(params)
     off = {passes_off} if isinstance(passes_off, str) else set(passes_off)
     if not plan_memory:
         off.add("plan_memory")
@@ -163,7 +170,7 @@ def compile_to_bytes(
         frozenset(off), verify, unbox, evaluate_call, on_pass, stage, KernelCache(unbox), weights, externals,
     )  # fmt: skip
     builder = _native_builder(target, stage, choices) if native else None
-    late = _late_names(params or {}, late_bound)
+    late = _late_names(params, late_bound)
     _check_place(weights_file, late)
     targets = _Targets(general, on_placement)
     return _compiled(mod, params, ctx, entry_points, builder, late, weights_file, targets)
@@ -199,8 +206,14 @@ def _externals(wanted: Externals, devices: Sequence[str] = ()) -> tuple[External
     return found
 
 
+def _params(params: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if not isinstance(params, Mapping | None):
+        raise InvalidInputType(f"params must map names to arrays, not be {shown(params)}")
+    return params or {}
+
+
 def _check_weights(dtype: str) -> None:
-    if dtype not in ("float32", "float16", "bfloat16"):
+    if not isinstance(dtype, str) or dtype not in ("float32", "float16", "bfloat16"):
         raise ValueError(f'weights must be "float32", "float16" or "bfloat16", not {dtype!r}')
 
 
@@ -299,7 +312,8 @@ def tune(
     wrong rows or weights.
     """
     _check_weights(weights)
-    if not rows or min(rows) < 1:
+    check_arguments(tune, rows=rows, progress=progress)
+    if not len(rows) or min(rows) < 1:
         raise ValueError(f"rows must be numbers of at least 1, not {rows!r}")
     info = llvm.parse_target(target)
     if info is None:
@@ -311,7 +325,7 @@ def tune(
         return {}
 
     ctx = PassContext(evaluate=evaluate_call, kernels=KernelCache(True), weights=weights)
-    _compiled(mod, params, ctx, None, collect)
+    _compiled(mod, _params(params), ctx, None, collect)
     shapes = tuning_record.products_of(found, info.features)
     choices = Choices()
     others = _externals(external)
@@ -431,15 +445,13 @@ def bind_params(mod: IRModule, params: Mapping[str, Any], name: str = "main") ->
     """A module whose function `name` has some parameters replaced by constants. CompileError for an
     unknown name.
     """
-    return _bound(mod, params, name, True)[0]
+    return _bound(mod, _params(params), name, True)[0]
 
 
 def _bound(
     mod: IRModule, params: Mapping[str, Any], name: str, copy: bool, late: Sequence[str] = ()
 ) -> tuple[IRModule, list[LateArray]]:
     """The module with parameters of a function as constants; those in `late` without their elements."""
-    if not isinstance(params, Mapping):
-        raise TypeError(f"params must map names to arrays, not be a {type(params).__name__}")
     function = mod.function(name)
     by_name = {p.name_hint: p for p in function.params}
     names = dict.fromkeys((*params, *late))

@@ -65,6 +65,13 @@ class UnknownOperator(NimbleError, KeyError):
         return str(self.args[0]) if self.args else ""
 
 
+class TypeNotFound(NimbleError, KeyError):
+    """A module has no data type or constructor of that name; the message lists what it has."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
 # --- run time: one class per status row below ---------------------------------------------------
 
 
@@ -188,7 +195,7 @@ class VMBusy(NimbleError, RuntimeError):
 
 
 class FunctionNotFound(NimbleError, KeyError):
-    """The executable has no function of that name; the message lists what it has."""
+    """The executable or module has no function of that name; the message lists what it has."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""

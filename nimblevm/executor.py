@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from nimblevm.arguments import explained
 from nimblevm.devices.device import Device
 from nimblevm.driver import bind_params, compile
 from nimblevm.relay.builder import bind
@@ -34,6 +35,7 @@ class Executor:
     device: str | Device = "cpu"
     target: str = "native"
 
+    @explained
     def evaluate(self, expr: Expr | None = None, binds: Mapping[Any, Any] | None = None) -> Any:
         """The value of `expr`, or for a function (None: main) a callable that takes its arguments.
 

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Literal, NoReturn
 
 from nimblevm._ffi import check, ffi, lib
+from nimblevm.arguments import explained
 from nimblevm.bytecode.adt import Constructor
 from nimblevm.bytecode.disassembler import disassemble
 from nimblevm.bytecode.records import program_record
@@ -35,6 +36,7 @@ from nimblevm.errors import (
     FileError,
     FunctionNotFound,
     InvalidInput,
+    InvalidInputType,
     MachineCodeWarning,
     warn,
 )
@@ -85,7 +87,7 @@ class Functions(Mapping[str, FunctionInfo]):
         self._known: dict[str, FunctionInfo] = {}
 
     def __getitem__(self, name: str) -> FunctionInfo:
-        found = self._known.get(name)
+        found = self._known.get(name) if isinstance(name, str) else None
         if found is None:
             index = ffi.new("uint32_t *")
             known = isinstance(name, str) and "\0" not in name
@@ -144,6 +146,10 @@ class Executable:
 
     def __init__(self, handle: Any) -> None:
         """Takes over one reference to an nvm_program. Use load() or from_bytes()."""
+        if not isinstance(handle, ffi.CData):
+            raise InvalidInputType(
+                "an Executable is made by nvm.compile(module), nvm.load(path) or from_bytes(data), not by itself"
+            )
         self._program: Any = ffi.gc(handle, lib.nvm_program_release)
 
     @classmethod
@@ -324,6 +330,7 @@ class Executable:
         """Whether a VirtualMachine can be made: no weights are left out, or they are bound."""
         return bool(lib.nvm_program_is_bound(self.handle))
 
+    @explained
     def bind(
         self,
         weights: Weights,
@@ -388,6 +395,7 @@ class Executable:
         """The file, byte for byte: its layout follows from header and sections."""
         return b"".join(self._pieces())
 
+    @explained
     def save(self, path: str | os.PathLike[str], private_key: Any = None) -> None:
         """Write the file; it appears under its name only when it is complete. Weights that are bound late stay outside.
         A symbolic link stays one, and what is no file, as a pipe or /dev/stdout, is written to.
@@ -404,6 +412,7 @@ class Executable:
         except OSError as error:
             raise FileError(error.errno, error.strerror, name) from error
 
+    @explained
     def disassemble(self, data: bool = False) -> str:
         """Assembler text (the language of assembler.py). data: with constants, kernel IR and other
         sections as hex, so that assembling the text gives this file again."""
@@ -471,7 +480,7 @@ def _bytes_view(data: Any) -> memoryview:
 
 
 def _flags(native: Native, verify: str | None, copy: bool) -> int:
-    if verify not in (None, "full"):
+    if not isinstance(verify, str | None) or verify not in (None, "full"):
         raise ValueError(f'verify must be None or "full", not {verify!r}')
     if isinstance(native, str) and native != "require":
         raise ValueError(f'native must be True, False or "require", not {native!r}')

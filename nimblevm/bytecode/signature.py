@@ -26,8 +26,9 @@ except ModuleNotFoundError as error:
     ) from error
 
 from nimblevm._ffi import ffi
+from nimblevm.arguments import shown
 from nimblevm.bytecode.serialize import SIGNATURE_SIZE
-from nimblevm.errors import FileError
+from nimblevm.errors import FileError, InvalidInputType
 
 CONTEXT = b"nimblevm executable signature 1\0"
 MAGIC = b"NVM-SIGN"
@@ -42,6 +43,10 @@ Key = str | os.PathLike[str] | bytes | Any
 def _bytes_of(key: Key) -> bytes:
     if isinstance(key, (bytes, bytearray, memoryview)):
         return bytes(key)
+    if not isinstance(key, str | os.PathLike):
+        raise InvalidInputType(
+            f"a key is a path of a PEM file, PEM text as bytes, 32 raw bytes or cryptography's key, not {shown(key)}"
+        )
     try:
         return Path(key).read_bytes()
     except OSError as error:

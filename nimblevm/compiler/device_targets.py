@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from nimblevm.arguments import shown
 from nimblevm.bytecode.serialize import DEVICE_CODE, ProgramBuilder, SectionRecord
 from nimblevm.compiler.devices import Devices, Placement
 from nimblevm.compiler.emit import KernelBuilder
 from nimblevm.compiler.external import External
 from nimblevm.compiler.kernel_table import KernelTable
+from nimblevm.errors import InvalidInputType
 from nimblevm.kernels import device_support
 
 OnPlacement = Callable[[Placement], None]
@@ -24,7 +26,7 @@ def parse(device: str | Sequence[str] | None) -> tuple[str, ...]:
         return ()
     parts = [device] if isinstance(device, str) else device
     if not isinstance(parts, list | tuple) or not all(isinstance(p, str) for p in parts):
-        raise TypeError(f'device must be names such as "opencl,cuda", not {device!r}')
+        raise InvalidInputType(f'device must be names such as "opencl,cuda", not {shown(device)}')
     names = [name for part in parts for name in _split(part)]
     return tuple(dict.fromkeys(n for n in names if n != "cpu"))
 
@@ -38,7 +40,9 @@ def externals(wanted: Externals) -> list[str | External]:
         parts = list(parts)
         if all(isinstance(p, str | External) for p in parts):
             return [one for p in parts for one in (_split(p) if isinstance(p, str) else [p])]
-    raise TypeError(f'external must be names such as "blas", or Externals, not {wanted!r}')
+    raise InvalidInputType(
+        f'external must be names such as "blas", or Externals, not {shown(wanted)}'
+    )
 
 
 def _split(names: str) -> list[str]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
+from nimblevm.arguments import explained
 from nimblevm.bytecode.dim_lines import DimCheck, DimLine, DimReport, FunctionDims, State
 from nimblevm.compiler.dim_notes import demand_text, entry_dims, tensor_paths
 from nimblevm.compiler.pass_base import PassContext
@@ -89,6 +90,7 @@ class _Line:
     claim: bool = False
 
 
+@explained
 def dim_report(
     mod: IRModule, functions: Iterable[str] | None = None, values: bool = False
 ) -> DimReport:
@@ -105,7 +107,7 @@ def dim_report(
     if functions is None:
         names = [v.name_hint for v in mod.functions if not from_prelude(mod, v)]
     else:
-        names = list(functions)
+        names = [functions] if isinstance(functions, str) else list(functions)
     context = PassContext()
     checked = INSERT_CHECKS(NAME_EFFECTS(mod, context), context)
     escaping = _escaping(checked)

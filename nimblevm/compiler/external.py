@@ -19,8 +19,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from nimblevm.arguments import explained, shown
 from nimblevm.compiler.kernel_key import composites
-from nimblevm.errors import CompileError, NimbleError
+from nimblevm.errors import CompileError, InvalidInputType, NimbleError
 from nimblevm.relay.dataflow_pattern import DFPattern
 from nimblevm.relay.dims import Dim
 from nimblevm.relay.ir import Call, Expr, Function
@@ -105,6 +106,7 @@ class External:
     constants: Literal["inputs", "owned"] = "inputs"
     runtime: str = ""
 
+    @explained
     def __init__(
         self,
         name: str,
@@ -131,6 +133,10 @@ class External:
 
 def pattern_row(row: PatternRow) -> tuple[str, DFPattern, Check]:
     """A row of a pattern table with its check. TypeError if it has no pattern."""
+    if not isinstance(row, tuple | list) or not 2 <= len(row) <= 3:
+        raise InvalidInputType(
+            f"a row of patterns is (name, pattern) or (name, pattern, check), not {shown(row)}"
+        )
     name, pattern, *rest = row
     check: Check = rest[0] if rest else _anything
     if not isinstance(pattern, DFPattern):
@@ -149,6 +155,7 @@ _TABLES: dict[str, PatternTable] = {}
 _CHECKS: dict[tuple[str, str], Check] = {}
 
 
+@explained
 def register(external: External) -> External:
     """Make a backend known by its name; a second one of that name takes its place."""
     _REGISTERED[external.name] = external
@@ -160,6 +167,7 @@ def registered() -> tuple[str, ...]:
     return tuple(_REGISTERED)
 
 
+@explained
 def find(name: str, others: Sequence[str] = ()) -> External:
     """A registered backend; CompileError, which says what there is. others: names that could be registered."""
     found = _REGISTERED.get(name)
@@ -178,6 +186,7 @@ def register_pattern_table(compiler: str, table: PatternTable | None = None) -> 
     return table
 
 
+@explained
 def get_pattern_table(compiler: str) -> list[PatternRow] | None:
     """The rows for MergeComposite: of register_pattern_table, else of the External of that name, else None."""
     table = _TABLES.get(compiler)

@@ -22,6 +22,7 @@ from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from typing import Any
 
+from nimblevm.arguments import explained_constructor, explained_methods
 from nimblevm.compiler import pass_base
 from nimblevm.errors import CompileError
 from nimblevm.relay.infer_type import infer_type
@@ -113,6 +114,7 @@ class PassTimingInstrument(PassInstrument):
         return "\n".join(f"{seconds * 1e3:10.3f} ms  {name}" for name, seconds in self.times)
 
 
+@explained_methods
 class PassContext:
     """Which passes a Sequential runs: those of at most `opt_level`, more by `required_pass`, less by `disabled_pass`.
 
@@ -170,6 +172,7 @@ def _names(names: Iterable[str] | None, what: str) -> tuple[str, ...]:
     return tuple(names or ())
 
 
+@explained_constructor
 class Pass:
     """Base: IRModule -> IRModule, with a PassInfo. Raises TypeError for what is no module."""
 
@@ -205,6 +208,7 @@ class Pass:
         return f"<{type(self).__name__} {self.info.name}, opt_level {self.info.opt_level}>"
 
 
+@explained_methods
 class ModulePass(Pass):
     """A pass made of a function (module, context) -> module."""
 
@@ -218,6 +222,7 @@ class ModulePass(Pass):
         return self._function(mod, ctx)
 
 
+@explained_methods
 class FunctionPass(Pass):
     """A pass made of a function (function, module, context) -> function, applied to each global function.
 
@@ -247,6 +252,7 @@ class FunctionPass(Pass):
         return infer_type(result)
 
 
+@explained_methods
 class Sequential(Pass):
     """Passes in order, each if the context enables it; a pass's required ones run before it.
 

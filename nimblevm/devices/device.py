@@ -8,7 +8,8 @@ from functools import cache
 from types import MappingProxyType
 
 from nimblevm._ffi import check, ffi, lib
-from nimblevm.errors import DeviceError
+from nimblevm.arguments import shown
+from nimblevm.errors import DeviceError, InvalidInputType
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,11 @@ class Device:
 
     def __post_init__(self) -> None:
         known = backends()
+        if not isinstance(self.backend, str) or not isinstance(self.ordinal, int):
+            wrong = self.ordinal if isinstance(self.backend, str) else self.backend
+            raise InvalidInputType(
+                f"Device: expected a backend's name and a number, got {shown(wrong)}"
+            )
         if self.backend not in known:
             raise DeviceError(
                 f"this build has no device backend {self.backend!r}; it has: {', '.join(known)}"

@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from nimblevm.arguments import explained
+
 if TYPE_CHECKING:
     from nimblevm.compiler.external import Blob, External, Region, register, registered
     from nimblevm.vm.external import load_runtime, register_runtime, runtimes, unregister_runtime
@@ -25,6 +27,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@explained
 def find(name: str) -> External:
     """The backend of a name, one of this package's own or a registered one; CompileError, which says what there is."""
     module = importlib.import_module("nimblevm.compiler.external")

@@ -8,6 +8,7 @@
 `nimblevm profile` does so; docs/profiling.md says how to read them.
 """
 
+from nimblevm.arguments import explain_arguments
 from nimblevm.profiling.machine import Machine
 from nimblevm.profiling.page import page, write_page
 from nimblevm.profiling.timeline import Memory, Node, Span, Timeline, timeline
@@ -18,3 +19,5 @@ __all__ = [
     "Machine", "Memory", "Node", "Profile", "Span", "Timeline", "page", "timeline", "trace", "write_page",
     "write_trace",
 ]  # fmt: skip
+
+explain_arguments(globals(), __all__)

@@ -1,5 +1,6 @@
 """The language: Relay's nodes, types, text in both directions, and everything that knows what a program means."""
 
+from nimblevm.arguments import explain_arguments
 from nimblevm.relay import annotation, image, loops, nn, op, vision
 from nimblevm.relay.annotation import device_copy, on_device
 from nimblevm.relay.builder import (
@@ -227,3 +228,7 @@ __all__ = [
     "type_text", "unique", "unravel_index", "var", "variance", "vision", "well_formed", "where", "zeros",
     "zeros_like",
 ]  # fmt: skip
+
+for _public in (annotation, image, loops, nn, vision):
+    explain_arguments(vars(_public), _public.__all__)
+explain_arguments(globals(), __all__)

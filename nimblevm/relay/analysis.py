@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from nimblevm.arguments import explain_arguments
 from nimblevm.relay.ir import (
     Call,
     Constructor,
@@ -280,3 +281,5 @@ __all__ = [
     "all_type_vars", "all_vars", "bound_type_vars", "bound_vars", "free_type_vars", "free_vars",
     "global_calls", "pattern_text", "post_order", "unmatched_cases",
 ]  # fmt: skip
+
+explain_arguments(globals(), __all__)

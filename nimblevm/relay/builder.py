@@ -18,6 +18,9 @@ from typing import Any as AnyValue
 
 import numpy as np
 
+from nimblevm import dtypes
+from nimblevm.arguments import shown
+from nimblevm.errors import InvalidInputType
 from nimblevm.relay import ir, op
 from nimblevm.relay.builder_sizes import dims_of, given, ints_of, is_computed, vector
 from nimblevm.relay.call import Operand, TupleWrapper, as_expr, call_op, fields_of, pair, plain
@@ -54,12 +57,19 @@ def var(
 def const(value: AnyValue, dtype: str | None = None, span: ir.Span | None = None) -> ir.Constant:
     """A constant: arrays keep their dtype; Python numbers and lists become int32, float32 or bool unless dtype says
     otherwise (an integer that needs it becomes int64)."""
-    if isinstance(value, np.ndarray | np.generic):
-        return ir.Constant(
-            np.asarray(value) if dtype is None else np.asarray(value, dtype), span=span
+    try:
+        array = np.asarray(value, dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        wanted = "number or array" if dtype is None else f"{dtype} number or array"
+        raise InvalidInputType(f"const: {shown(value)} is no {wanted}: {error}") from None
+    if array.dtype.name not in dtypes.BY_NAME:
+        advice = (
+            'it does not fit int64; const(value, "float32") rounds it'
+            if isinstance(value, int)
+            else f"it takes {', '.join(dtypes.BY_NAME)}"
         )
-    array = np.asarray(value, dtype)
-    if dtype is None:
+        raise InvalidInputType(f"const: {shown(value)} is no number or array of Relay: {advice}")
+    if dtype is None and not hasattr(value, "dtype"):
         if array.dtype == np.float64:
             array = array.astype("float32")
         elif array.dtype == np.int64 and bool(np.all(array == array.astype("int32"))):

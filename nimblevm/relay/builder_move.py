@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any as AnyValue
 
-import numpy as np
-
 from nimblevm.relay import ir, op
-from nimblevm.relay.builder_sizes import dims_of, given, ints_of, is_computed, operand, vector
+from nimblevm.relay.builder_sizes import (
+    dims_of,
+    given,
+    ints_of,
+    is_computed,
+    numbers,
+    operand,
+    vector,
+)
 from nimblevm.relay.call import (
     Operand,
     TupleWrapper,
@@ -124,7 +130,7 @@ def _vector(values: AnyValue) -> ir.Expr:
     """A bound of strided_set: an expression, or numbers as an int32 constant."""
     if isinstance(values, ir.Expr):
         return values
-    return ir.Constant(np.asarray(values, "int32").reshape(-1))
+    return ir.Constant(numbers(values, "int32").reshape(-1))
 
 
 def strided_set(

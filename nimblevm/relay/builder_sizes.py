@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from nimblevm.arguments import shown
+from nimblevm.errors import InvalidInputType
 from nimblevm.relay import ir, op
 from nimblevm.relay.call import as_expr, call_op, plain
 from nimblevm.relay.dims import Dim, DimExpr
@@ -24,8 +26,10 @@ def given(value: Any) -> Any:
     value = plain(value.data if isinstance(value, ir.Constant) else value)
     if isinstance(value, int | DimExpr) or value is None:
         return value
-    if isinstance(value, str):
-        raise TypeError(f"expected sizes, got {value!r}")
+    if isinstance(value, str | bytes | ir.Expr) or not isinstance(value, Iterable):
+        raise InvalidInputType(
+            f"expected sizes (numbers, dims or an expression), got {shown(value)}"
+        )
     return tuple(given(part) for part in value)
 
 
@@ -44,12 +48,22 @@ def ints_of(function: str, value: Any) -> tuple[int, ...]:
     return numbers
 
 
+def numbers(value: Any, dtype: str) -> np.ndarray[Any, Any]:
+    """Sizes or bounds that are numbers, as an array. InvalidInputType for what is none or does not fit."""
+    try:
+        return np.asarray(given(value), dtype)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInputType(
+            f"expected {dtype} numbers or an expression, got {shown(value)}"
+        ) from None
+
+
 def operand(value: Any) -> ir.Expr:
     """Computed sizes as one tensor: a list of scalars is joined to an int64 vector, numbers become a constant."""
     if isinstance(value, ir.Expr):
         return value
     if not is_computed(value):
-        return ir.Constant(np.asarray(given(value), "int64"))
+        return ir.Constant(numbers(value, "int64"))
     parts = tuple(_scalar(part) for part in value)
     return call_op("stack", ir.Tuple(parts), attrs=op.stack.StackAttrs(0))
 
@@ -65,4 +79,4 @@ def _scalar(part: Any) -> ir.Expr:
         return call_op("cast", part, attrs=op.cast.CastAttrs("int64"))
     if isinstance(part, Sequence):
         return operand(part)
-    return as_expr(np.asarray(given(part), "int64"))
+    return as_expr(numbers(part, "int64"))

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from nimblevm.arguments import shown
+from nimblevm.errors import InvalidInputType
 from nimblevm.relay import ir, op
 from nimblevm.relay.types import TensorType
 
@@ -107,9 +109,15 @@ def constant(value: Any, dtype: str | None) -> ir.Constant:
         dtype = (
             "bool" if isinstance(value, bool) else "int32" if isinstance(value, int) else "float32"
         )
-    array = np.asarray(value).astype(dtype)
-    if np.dtype(dtype).kind in "iub" and array != value:
-        raise TypeError(f"{value} is no {dtype}: write relay.const({value}, dtype)")
+    try:
+        array = np.asarray(value).astype(dtype)
+    except (
+        OverflowError,
+        TypeError,
+    ):  # Python's integers are longer, and an unknown dtype holds nothing
+        array = None
+    if array is None or (np.dtype(dtype).kind in "iub" and array != value):
+        raise InvalidInputType(f"{shown(value)} is no {dtype}: write relay.const({value}, dtype)")
     return ir.Constant(array)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from nimblevm.arguments import explain_arguments, explained_constructor
 from nimblevm.errors import CompileError
 from nimblevm.relay.infer_type import infer_expr
 from nimblevm.relay.ir import (
@@ -138,6 +139,7 @@ class DFPattern:
         return partition(self, expr, attrs, check)
 
 
+@explained_constructor
 class WildcardPattern(DFPattern):
     """Matches everything."""
 
@@ -145,6 +147,7 @@ class WildcardPattern(DFPattern):
         return True
 
 
+@explained_constructor
 class ExprPattern(DFPattern):
     """Matches one given expression (operators by identity, others structurally)."""
 
@@ -155,6 +158,7 @@ class ExprPattern(DFPattern):
         return expr is self.expr or (not isinstance(expr, Op) and structural_equal(expr, self.expr))
 
 
+@explained_constructor
 class VarPattern(DFPattern):
     """Matches a variable, of a name if one is given."""
 
@@ -165,6 +169,7 @@ class VarPattern(DFPattern):
         return isinstance(expr, Var) and self.name in ("", expr.name_hint)
 
 
+@explained_constructor
 class ConstantPattern(DFPattern):
     """Matches a constant."""
 
@@ -172,6 +177,7 @@ class ConstantPattern(DFPattern):
         return isinstance(expr, Constant)
 
 
+@explained_constructor
 class CallPattern(DFPattern):
     """Matches a call whose operator and arguments match; `args` None: any arguments."""
 
@@ -194,6 +200,7 @@ class CallPattern(DFPattern):
         return swap and matcher.all(zip(self.args, reversed(expr.args), strict=True))
 
 
+@explained_constructor
 class TuplePattern(DFPattern):
     """Matches a tuple whose fields match; `fields` None: any."""
 
@@ -211,6 +218,7 @@ class TuplePattern(DFPattern):
         return same and matcher.all(zip(self.fields, expr.fields, strict=True))
 
 
+@explained_constructor
 class TupleGetItemPattern(DFPattern):
     """Matches field `index` of a tuple that matches; None: any field."""
 
@@ -226,6 +234,7 @@ class TupleGetItemPattern(DFPattern):
         return matcher.match(self.tuple, expr.tuple_value)
 
 
+@explained_constructor
 class IfPattern(DFPattern):
     """Matches a conditional whose parts match."""
 
@@ -238,6 +247,7 @@ class IfPattern(DFPattern):
         return isinstance(expr, If) and matcher.all(zip(self.parts, children(expr), strict=True))
 
 
+@explained_constructor
 class LetPattern(DFPattern):
     """Matches a let whose variable, value and body match."""
 
@@ -252,6 +262,7 @@ class LetPattern(DFPattern):
         return matcher.all(zip(self.parts, (expr.var, expr.value, expr.body), strict=True))
 
 
+@explained_constructor
 class AltPattern(DFPattern):
     """Matches what one of two patterns matches; the left one is tried first."""
 
@@ -262,6 +273,7 @@ class AltPattern(DFPattern):
         return matcher.match(self.left, expr) or matcher.match(self.right, expr)
 
 
+@explained_constructor
 class AttrPattern(DFPattern):
     """Matches what a pattern matches if attributes have given values: of a call, a function or an operator record."""
 
@@ -274,6 +286,7 @@ class AttrPattern(DFPattern):
         return all(_same(_attribute(expr, name), value) for name, value in self.attrs.items())
 
 
+@explained_constructor
 class TypePattern(DFPattern):
     """Matches what a pattern matches if its type passes a test."""
 
@@ -287,6 +300,7 @@ class TypePattern(DFPattern):
         return type_ is not None and self.test(type_)
 
 
+@explained_constructor
 class DominatorPattern(DFPattern):
     """Matches `child` if all that it is computed from leads through `path` nodes to one node that `parent` matches.
 
@@ -548,3 +562,5 @@ __all__ = [
     "is_constant", "is_expr", "is_if", "is_let", "is_op", "is_tuple", "is_tuple_get_item", "is_var", "partition",
     "rewrite", "wildcard",
 ]  # fmt: skip
+
+explain_arguments(globals(), __all__)

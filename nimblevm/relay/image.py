@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from nimblevm.arguments import shown
+from nimblevm.errors import InvalidInputType
 from nimblevm.relay import ir, op
 from nimblevm.relay.builder_sizes import given, is_computed, vector
 from nimblevm.relay.call import Operand, call_op
@@ -49,7 +51,7 @@ def resize2d(
 ) -> ir.Call:
     """data sampled at other places along two axes; the size may be an expression."""
     if is_computed(size) or isinstance(roi, ir.Expr):
-        bounds = roi if isinstance(roi, ir.Expr) else np.asarray(roi or (0,) * 4, "float32")
+        bounds = roi if isinstance(roi, ir.Expr) else _bounds(roi)
         made = op.dyn_image.DynResizeAttrs(
             layout, method, coordinate_transformation_mode, rounding_method, cubic_alpha, cubic_exclude,
             extrapolation_value, out_dtype,
@@ -82,6 +84,15 @@ def resize3d(
         rounding_method, cubic_alpha, cubic_exclude, extrapolation_value, out_dtype,
     )  # fmt: skip
     return call_op("image.resize3d", data, attrs=attrs)
+
+
+def _bounds(roi: Any) -> np.ndarray[Any, Any]:
+    try:
+        return np.asarray((0,) * 4 if roi is None else roi, "float32")
+    except (TypeError, ValueError):
+        raise InvalidInputType(
+            f"resize2d: roi must be numbers or an expression, not {shown(roi)}"
+        ) from None
 
 
 __all__ = ["resize1d", "resize2d", "resize3d"]

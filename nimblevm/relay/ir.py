@@ -14,6 +14,8 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from nimblevm.arguments import explained, shown
+from nimblevm.errors import FunctionNotFound, InvalidInputType, TypeNotFound
 from nimblevm.relay.immutable import Immutable
 from nimblevm.relay.late import LateArray
 from nimblevm.relay.types import (
@@ -361,12 +363,23 @@ def is_complete(type_: Type | None) -> bool:
     return True
 
 
+def _global_name(var: GlobalVar | str) -> str:
+    if isinstance(var, str):
+        return var
+    if not isinstance(var, GlobalVar):
+        raise InvalidInputType(
+            f"a module's functions are named by a string or a GlobalVar, not by {shown(var)}"
+        )
+    return var.name_hint
+
+
 class IRModule(HasText):
     """Functions and type definitions by name: a mutable mapping with TVM's methods.
 
     Passes copy it (`shallow_copy`) and never change their argument. Keys are GlobalVars; a string works too.
     """
 
+    @explained
     def __init__(
         self,
         functions: Mapping[GlobalVar, Function] | None = None,
@@ -387,19 +400,19 @@ class IRModule(HasText):
         return MappingProxyType(self._types)
 
     def _key(self, var: GlobalVar | str) -> GlobalVar:
-        name = var if isinstance(var, str) else var.name_hint
+        name = _global_name(var)
         if name not in self._globals:
-            raise KeyError(
+            raise FunctionNotFound(
                 f"the module has no function @{name}; it has: {', '.join(sorted(self._globals))}"
             )
         return self._globals[name]
 
     def __contains__(self, var: GlobalVar | str) -> bool:
-        return (var if isinstance(var, str) else var.name_hint) in self._globals
+        return _global_name(var) in self._globals
 
     def __getitem__(self, var: GlobalVar | GlobalTypeVar | str) -> Function | TypeData:
         if isinstance(var, GlobalTypeVar):
-            return self._types[var]
+            return self._types[self.get_global_type_var(var.name_hint)]
         return self._functions[self._key(var)]
 
     def function(self, var: GlobalVar | str) -> Function:
@@ -415,7 +428,7 @@ class IRModule(HasText):
         if not isinstance(value, Function):
             kind = type(value).__name__
             raise TypeError(f"a module holds relay.Functions and TypeData, not {kind}")
-        name = var if isinstance(var, str) else var.name_hint
+        name = _global_name(var)
         key = self._globals.get(name)
         if key is None:
             key = GlobalVar(name) if isinstance(var, str) else var
@@ -446,7 +459,7 @@ class IRModule(HasText):
     def get_global_type_var(self, name: str) -> GlobalTypeVar:
         var = GlobalTypeVar(name)
         if var not in self._types:
-            raise KeyError(
+            raise TypeNotFound(
                 f"the module has no type {name}; it has: {', '.join(t.name_hint for t in self._types)}"
             )
         return var
@@ -455,16 +468,18 @@ class IRModule(HasText):
         for constructor in self._types[self.get_global_type_var(type_name)].constructors:
             if constructor.name_hint == name:
                 return constructor
-        raise KeyError(f"type {type_name} has no constructor {name}")
+        raise TypeNotFound(f"type {type_name} has no constructor {name}")
 
     def get_type(self, name: str) -> tuple[Any, ...]:
         """As TVM: (type variable, constructor, constructor...)."""
         definition = self._types[self.get_global_type_var(name)]
         return (definition.header, *definition.constructors)
 
+    @explained
     def add_type(self, definition: TypeData) -> None:
         self._types[definition.header] = definition
 
+    @explained
     def update(self, other: IRModule) -> None:
         """Add all functions and types of `other`; equal names are replaced."""
         self._types.update(other._types)
@@ -480,6 +495,7 @@ class IRModule(HasText):
         return self.shallow_copy()  # what it holds is immutable
 
     @staticmethod
+    @explained
     def from_expr(
         expr: Expr,
         functions: Mapping[GlobalVar, Function] | None = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 
+from nimblevm.arguments import explain_arguments
 from nimblevm.errors import WellFormedError
 from nimblevm.relay import ir
 from nimblevm.relay.op.registry import Op
@@ -123,3 +124,5 @@ def list_op_freqs(mod: ir.IRModule) -> dict[str, int]:
 
 
 __all__ = ["Feature", "TypeKind", "check_kind", "detect_feature", "list_op_freqs"]
+
+explain_arguments(globals(), __all__)

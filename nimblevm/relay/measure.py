@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from math import prod
 
+from nimblevm.arguments import explain_arguments, explained_constructor
 from nimblevm.errors import RelayTypeError
 from nimblevm.relay.infer_type import infer_expr
 from nimblevm.relay.ir import (
@@ -120,6 +121,7 @@ def extract_fused_functions(mod: IRModule) -> dict[int, Function]:
     return found
 
 
+@explained_constructor
 class CallGraph:
     """Which functions of a module mention which, as tvm.relay.analysis.CallGraph tells it."""
 
@@ -173,3 +175,5 @@ class CallGraph:
 __all__ = [
     "CallGraph", "count_layers", "extract_fused_functions", "extract_intermdeiate_expr", "get_total_mac_number",
 ]  # fmt: skip
+
+explain_arguments(globals(), __all__)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from nimblevm.arguments import shown
+from nimblevm.errors import InvalidInputType
 from nimblevm.relay import ir, op
 from nimblevm.relay.builder_sizes import is_computed
 from nimblevm.relay.call import Operand, call_op, constant
@@ -201,7 +203,12 @@ def global_avg_pool3d(data: Operand, layout: str = "NCDHW", out_layout: str = ""
 
 
 def _number(scale: Any) -> float:
-    return float(scale.data.item() if isinstance(scale, ir.Constant) else scale)
+    try:
+        return float(scale.data.item() if isinstance(scale, ir.Constant) else scale)
+    except (TypeError, ValueError):
+        raise InvalidInputType(
+            f"a scale must be a number or an expression, not {shown(scale)}"
+        ) from None
 
 
 def upsampling(

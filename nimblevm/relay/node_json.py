@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from nimblevm.arguments import explain_arguments
 from nimblevm.errors import InvalidInput
 from nimblevm.relay.checked_parse import parse
 from nimblevm.relay.ir import Expr, IRModule
@@ -104,3 +105,5 @@ copyreg.pickle(IRModule, lambda module: (load_json, (save_json(module),)))
 
 
 __all__ = ["load_json", "save_json"]
+
+explain_arguments(globals(), __all__)

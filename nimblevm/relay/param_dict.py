@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nimblevm.arguments import explain_arguments
 from nimblevm.errors import InvalidInput
 from nimblevm.relay.metadata import MetadataError, read_tensor, tensor_bytes
 
@@ -69,3 +70,5 @@ def load_param_dict(param_bytes: bytes | bytearray) -> dict[str, Array]:
 
 
 __all__ = ["load_param_dict", "save_param_dict"]
+
+explain_arguments(globals(), __all__)

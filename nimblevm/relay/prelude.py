@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from importlib import resources
 
 from nimblevm import dtypes
+from nimblevm.arguments import explained_methods
 from nimblevm.relay.dims import Dim, DimVar
 from nimblevm.relay.infer_type import infer_type
 from nimblevm.relay.ir import Constructor, Expr, Function, GlobalVar, IRModule, free_vars
@@ -49,6 +50,7 @@ def _tensor_arrays(dtype: str) -> IRModule:
     return parse_module(dynamic_text(dtype), _SOURCE, _standard())
 
 
+@explained_methods
 class Prelude:
     """Adds the prelude to `mod` (a new module if None) and finds its parts by name.
 
@@ -154,6 +156,7 @@ class Prelude:
         return self.get_ctor_static("tensor_t", name, dtype, shape)
 
 
+@explained_methods
 class TensorArrayOps:
     """The tensor arrays of a dtype, whose elements may have any shape of rank 0 to 6."""
 
@@ -178,6 +181,7 @@ class TensorArrayOps:
         return self.prelude.get_tensor_ctor(canonical, self.dtype)
 
 
+@explained_methods
 class StaticTensorArrayOps:
     """Tensor arrays whose elements have one dtype and shape (ints and Any()). `batch_dim` 1: arrays of one element.
 

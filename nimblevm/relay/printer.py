@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nimblevm.errors import Unsupported
 from nimblevm.relay import metadata
 from nimblevm.relay.gc_pause import gc_paused
 from nimblevm.relay.ir import (
@@ -114,7 +115,7 @@ def astext(
     annotate    TVM's parameter: a function from expression to comment; not supported, must be None
     """
     if annotate is not None:
-        raise NotImplementedError(
+        raise Unsupported(
             "astext(annotate=...) is not supported; show_types=True comments the types"
         )
     printer = Printer(show_types, tvm)

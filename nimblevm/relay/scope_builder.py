@@ -15,11 +15,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from nimblevm.arguments import explained_methods
 from nimblevm.relay import ir
 from nimblevm.relay.call import as_expr
 from nimblevm.relay.types import IncompleteType, Type
 
 
+@explained_methods
 class ScopeBuilder:
     """Collects lets and one result per scope; `get` gives the expression."""
 

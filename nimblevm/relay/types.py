@@ -12,6 +12,8 @@ from typing import Any, ClassVar, SupportsInt
 from weakref import WeakValueDictionary
 
 from nimblevm import dtypes
+from nimblevm.arguments import shown
+from nimblevm.errors import InvalidInputType
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim, DimExpr, DimVar
 from nimblevm.relay.immutable import Immutable
@@ -51,7 +53,10 @@ class Type(Immutable):
 
 def _intern(cls: type[Type], *parts: object) -> Any:
     key = (cls, *parts)
-    found = Type._table.get(key)
+    try:
+        found = Type._table.get(key)
+    except TypeError:  # a part that has no hash is no type, no name and no dim
+        raise _no_part(cls, parts) from None
     if found is None:
         found = object.__new__(cls)
         for name, part in zip(cls._fields, parts, strict=True):
@@ -66,8 +71,28 @@ def _flags(made: Type) -> int:
         return HAS_DIM if any(isinstance(d, DimExpr) for d in made.shape) else 0
     flags = 0
     for part in parts(made):
+        if not isinstance(part, Type):
+            raise _no_part(type(made), (part,))
         flags |= part.flags
     return flags
+
+
+def _no_part(cls: type[Type], parts: Iterable[object]) -> InvalidInputType:
+    """What is wrong where a type was asked for."""
+    flat = [q for p in parts for q in (p if isinstance(p, tuple) else (p,))]
+    wrong = next((p for p in flat if not isinstance(p, Type)), None)
+    known = isinstance(wrong, str) and wrong in dtypes.BY_NAME
+    advice = f"; a scalar's is relay.scalar_type({wrong!r})" if known else ""
+    return InvalidInputType(f"{cls.__name__}: expected relay types, got {shown(wrong)}{advice}")
+
+
+def _sequence(cls: type[Type], name: str, values: Any, example: str) -> tuple[Any, ...]:
+    """Parts of a type that come in a list or tuple."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InvalidInputType(
+            f"{cls.__name__}: {name} must be a list or tuple, not {shown(values)}; {example}"
+        )
+    return tuple(values)
 
 
 class TensorType(Type):
@@ -79,7 +104,13 @@ class TensorType(Type):
     dtype: str
 
     def __new__(cls, shape: Iterable[Dim], dtype: str = "float32") -> TensorType:
+        if isinstance(shape, str) or not isinstance(shape, Iterable):
+            _sequence(cls, "shape", shape, "a vector's is (n,), a scalar's ()")
         dims = tuple(d if isinstance(d, DimExpr) else _static_dim(d) for d in shape)
+        if not isinstance(dtype, str):
+            raise InvalidInputType(
+                f'TensorType: dtype must be a name such as "float32", not {shown(dtype)}'
+            )
         dtypes.dtype(dtype)
         found: TensorType = _intern(cls, dims, dtype)
         return found
@@ -114,7 +145,7 @@ class TupleType(Type):
     fields: tuple[Type, ...]
 
     def __new__(cls, fields: Iterable[Type]) -> TupleType:
-        found: TupleType = _intern(cls, tuple(fields))
+        found: TupleType = _intern(cls, _sequence(cls, "fields", fields, "relay.TupleType([a, b])"))
         return found
 
 
@@ -130,7 +161,9 @@ class FuncType(Type):
     def __new__(
         cls, arg_types: Iterable[Type], ret_type: Type, type_params: Iterable[TypeVar] = ()
     ) -> FuncType:
-        found: FuncType = _intern(cls, tuple(arg_types), ret_type, tuple(type_params))
+        inputs = _sequence(cls, "arg_types", arg_types, "relay.FuncType([a, b], result)")
+        generic = _sequence(cls, "type_params", type_params, "relay.FuncType([t], t, [t])")
+        found: FuncType = _intern(cls, inputs, ret_type, generic)
         return found
 
 
@@ -154,6 +187,10 @@ class GlobalTypeVar(Type):
     name_hint: str
 
     def __new__(cls, name_hint: str) -> GlobalTypeVar:
+        if not isinstance(name_hint, str):
+            raise InvalidInputType(
+                f"GlobalTypeVar: name_hint must be a name, not {shown(name_hint)}"
+            )
         found: GlobalTypeVar = _intern(cls, name_hint)
         return found
 
@@ -170,7 +207,8 @@ class TypeCall(Type):
     args: tuple[Type, ...]
 
     def __new__(cls, func: GlobalTypeVar, args: Iterable[Type] = ()) -> TypeCall:
-        found: TypeCall = _intern(cls, func, tuple(args))
+        given = _sequence(cls, "args", args, "relay.TypeCall(list_type, [element])")
+        found: TypeCall = _intern(cls, func, given)
         return found
 
 

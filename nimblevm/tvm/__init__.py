@@ -3,6 +3,7 @@
 A facade: it re-exports names and adapts signatures, and nothing imports it. docs/from-tvm.md says what differs.
 """
 
+from nimblevm.arguments import explain_arguments
 from nimblevm.errors import NimbleError as TVMError
 from nimblevm.relay.ir import IRModule
 from nimblevm.tvm import ir, nd, relay, runtime, target, testing, transform
@@ -12,3 +13,10 @@ __all__ = [
     "IRModule", "TVMError", "cpu", "device", "ir", "nd", "relay", "runtime", "target", "testing",
     "transform",
 ]  # fmt: skip
+
+for _public in (
+    ir, ir.instrument, ir.op, nd, relay.adt, relay.analysis, relay.build_module, relay.dataflow_pattern, relay.op,
+    relay.param_dict, relay.testing, relay.transform, relay.vm, target, testing, transform,
+):  # fmt: skip
+    explain_arguments(vars(_public), _public.__all__)
+explain_arguments(vars(relay), ["bind_params_by_name", "create_executor"])

@@ -49,6 +49,8 @@ class Handle:
     __slots__ = ("_pointer", "vm")
 
     def __init__(self, pointer: Any, vm: Any) -> None:
+        if not isinstance(pointer, ffi.CData):
+            raise InvalidInputType("handles come from runs: vm.run(..., out=nvm.KEEP)")
         lib.nvm_handle_retain(pointer)
         self._pointer = ffi.gc(pointer, lib.nvm_handle_release)
         self.vm = vm

@@ -23,6 +23,7 @@ import numpy as np
 
 from nimblevm import dtypes
 from nimblevm._ffi import check, ffi, lib, note_cause
+from nimblevm.arguments import explained
 from nimblevm.devices import blas
 from nimblevm.errors import (
     INTERRUPTED,
@@ -185,6 +186,7 @@ def _failed(error: BaseException, place: str, code: int) -> int:
 _RUNTIMES: list[_Runtime] = []
 
 
+@explained
 def register_runtime(name: str, factory: Factory) -> None:
     """Make `factory` run the code that files have for the runtime `name`; in place of an earlier one of that name.
 
@@ -203,11 +205,13 @@ def register_runtime(name: str, factory: Factory) -> None:
     _RUNTIMES.append(runtime)
 
 
+@explained
 def unregister_runtime(name: str) -> bool:
     """Forget a runtime; VMs that exist keep it. Whether there was one."""
     return bool(lib.nvm_external_unregister(name.encode()))
 
 
+@explained
 def load_runtime(path: str | os.PathLike[str]) -> str:
     """Load a shared library with a runtime in C; gives its name. Raises FileError, InvalidInput."""
     out = ffi.new("const char **")

@@ -73,7 +73,7 @@ def set_log(
 
     Raises ValueError for another level, TypeError for another `to`.
     """
-    if level not in LEVELS:
+    if not isinstance(level, str) or level not in LEVELS:
         raise ValueError(f"level must be one of {', '.join(LEVELS)}, not {level!r}")
     if to == "stderr":
         write: Write | None = None

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from weakref import ref
 
 from nimblevm._ffi import check, ffi, lib
+from nimblevm.arguments import explained
 from nimblevm.bytecode.executable import Executable
 from nimblevm.bytecode.types import FunctionInfo
 from nimblevm.devices.device import Device
@@ -198,6 +199,7 @@ class VirtualMachine:
         entry = self._entry(name)
         return self._call(name, args, named, None, Wants(out, entry.function))
 
+    @explained
     def read(self, handle: Handle) -> Any:
         """What a handle of this VM holds: see Handle.read. Copies tensors.
 
@@ -313,6 +315,8 @@ class VirtualMachine:
 
     def set_limits(self, limits: Limits) -> None:
         """Replace the limits of later runs."""
+        if not isinstance(limits, Limits):
+            raise TypeError(f"limits must be nvm.Limits(...), not {type(limits).__name__}")
         target = ffi.new("nvm_limits *")
         limits.fill(target)
         check(lib.nvm_vm_set_limits(self._handle, target))
@@ -331,6 +335,7 @@ class VirtualMachine:
         """Where the time of all runs went, by kernel. InvalidInput for a VM made without `profile`."""
         return self._profiler.read(self._handle)
 
+    @explained
     def start_profile(self, level: bool | str = "events", max_events: int = MOST_EVENTS) -> None:
         """Profile later runs at a level as in VirtualMachine(profile=...), from zero; False: profile no more.
 
@@ -340,6 +345,8 @@ class VirtualMachine:
             raise ValueError(
                 f'level must be False, True, "instructions" or "events", not {level!r}'
             )
+        if not 0 <= index(max_events) < 2**64:
+            raise ValueError(f"max_events must be >= 0 and < 2**64, not {max_events}")
         check(lib.nvm_vm_profile_start(self._handle, LEVELS[level], index(max_events)))
 
     def reset_profile(self) -> None:

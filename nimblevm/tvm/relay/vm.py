@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nimblevm import driver
+from nimblevm.arguments import explained_methods
 from nimblevm.relay.ir import Function, IRModule
 from nimblevm.tvm.relay.transform import passes_off
 from nimblevm.tvm.runtime.vm import Executable
@@ -24,6 +25,7 @@ def compile(
     return compiler.get_exec()
 
 
+@explained_methods
 class VMCompiler:
     """compile() in TVM's steps: set_params, lower, codegen, get_exec."""
 
@@ -56,7 +58,7 @@ class VMCompiler:
 
 def _target(target: Any) -> str:
     """The CPU level in "llvm -mcpu=x86-64-v3"; this machine for others."""
-    words = str(target or "llvm").split()
+    words = str("llvm" if target is None else target).split() or ["llvm"]
     for word in words:
         if word.startswith("-mcpu="):
             return word.removeprefix("-mcpu=")

@@ -8,16 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from nimblevm.arguments import explained_methods, shown
 from nimblevm.bytecode import executable
 from nimblevm.bytecode.types import TupleType
 from nimblevm.devices.device import Device
-from nimblevm.errors import InvalidInput
+from nimblevm.errors import InvalidInput, InvalidInputType
 from nimblevm.vm import vm
 from nimblevm.vm.tensor import Tensor
 
 _NONE_YET = object()
 
 
+@explained_methods
 class Executable:
     """A compiled program. `inner` is this library's Executable.
 
@@ -34,6 +36,10 @@ class Executable:
     @staticmethod
     def load_exec(bytecode: Any, lib: None = None) -> Executable:
         """From the bytes of `save`; its machine code is trusted. Raises InvalidExecutable."""
+        if not isinstance(bytecode, bytes | bytearray | memoryview):
+            raise InvalidInputType(
+                f"load_exec takes the bytes that save() gave, not {shown(bytecode)}"
+            )
         return Executable(executable.load(bytes(bytecode)))
 
     @property
@@ -67,6 +73,7 @@ class Executable:
         return [p.name for p in self.inner.function(func_name).params]
 
 
+@explained_methods
 class VirtualMachine:
     """Runs an Executable (this library's, too) on a device."""
 
@@ -96,6 +103,10 @@ class VirtualMachine:
         if args:
             tag, value = args
         else:
+            if len(kwargs) != 1:
+                raise InvalidInput(
+                    "set_one_input takes an index or a name and a value, or one name=value"
+                )
             [(tag, value)] = kwargs.items()
         names = [p.name for p in self.module.function(func_name).params]
         self._inputs.setdefault(func_name, {})[names[tag] if isinstance(tag, int) else tag] = value
@@ -146,7 +157,11 @@ class VirtualMachine:
         **kwargs: Any,
     ) -> np.ndarray[Any, Any]:
         """Seconds a call, the mean of `number` calls, `repeat` times: a float64 vector."""
-        seconds = np.empty(repeat)
+        if repeat < 1 or number < 1:
+            raise InvalidInput(
+                f"benchmark: repeat and number must be at least 1, not {repeat} and {number}"
+            )
+        seconds = np.empty(int(repeat))
         for turn in range(repeat):
             start = time.perf_counter()
             for _ in range(number):

@@ -1,0 +1,185 @@
+"""What public functions say of arguments of the wrong kind: a typed error with our text, never one from inside."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+
+import nimblevm as nvm
+from nimblevm import relay, tvm
+from nimblevm.arguments import explained, explained_methods, fits
+from nimblevm.errors import InvalidInputType, TypeNotFound
+
+X = relay.var("x", shape=(2, 3))
+MODULES = """relay relay.nn relay.image relay.vision relay.loops relay.annotation relay.analysis relay.kinds relay.measure
+relay.dataflow_pattern relay.param_dict relay.node_json external profiling devices tvm.nd tvm.ir tvm.ir.op tvm.transform
+tvm.runtime tvm.relay tvm.relay.transform tvm.relay.analysis tvm.relay.vm tvm.relay.build_module""".split()
+WRONG: list[Any] = [
+    None,
+    5,
+    -1,
+    1.5,
+    "zz",
+    b"zz",
+    2**70,
+    [],
+    {},
+    [None],
+    (1, "a"),
+    object(),
+    X,
+    int,
+]
+FROM_INSIDE = (
+    AttributeError,
+    LookupError,
+    OverflowError,
+    ZeroDivisionError,
+    RecursionError,
+    UnboundLocalError,
+)
+
+
+def functions(module: str) -> Iterator[tuple[str, Callable[..., Any]]]:
+    found = importlib.import_module(f"nimblevm.{module}")
+    for name in found.__all__:
+        value = getattr(found, name)
+        if callable(value) and not (isinstance(value, type) and issubclass(value, Exception)):
+            yield f"{module}.{name}", value
+
+
+def from_inside(error: Exception) -> bool:
+    """Whether an error is neither ours nor Python's word on a call with too many or too few arguments."""
+    if isinstance(error, nvm.errors.InternalError):
+        return True
+    if isinstance(error, nvm.NimbleError):
+        return False
+    if isinstance(error, FROM_INSIDE):
+        return True
+    texts = (
+        "object is not",
+        "has no attribute",
+        "unhashable",
+        "unsupported operand",
+        "truth value",
+        "not iterable",
+    )
+    return any(text in str(error) for text in texts)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_error_from_inside(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    faults = []
+    for name, function in functions(module):
+        try:
+            parameters = inspect.signature(function).parameters.values()
+        except (TypeError, ValueError):
+            continue
+        needed = [
+            p for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
+        ]
+        for wrong in WRONG:
+            try:
+                with contextlib.redirect_stdout(io.StringIO()):
+                    function(*([wrong] * len(needed)))
+            except Exception as error:
+                if from_inside(error):
+                    faults.append(f"{name}({wrong!r}): {type(error).__name__}: {error}")
+    assert not faults, "\n".join(faults)
+
+
+DENSE = relay.Function([X], relay.exp(X))
+SAID: list[tuple[Callable[[], Any], str]] = [
+    (lambda: nvm.compile(DENSE, tuning=5), "compile: tuning must be a string or None, not the int 5"),
+    (lambda: nvm.compile(DENSE, on_pass=5), r"on_pass must be a function \(str, float\) -> None or None, not the int"),
+    (lambda: nvm.compile(DENSE, passes_off=5), "passes_off must be a list of str"),
+    (lambda: nvm.compile(DENSE, passes_off=[5]), r"not the list \[5\]"),
+    (lambda: nvm.compile(DENSE, unbox=None), "unbox must be True or False, not None"),
+    (lambda: nvm.compile(DENSE, np.ones(2)), "params must map names to arrays, not be a ndarray"),
+    (lambda: nvm.compile(DENSE, external=5), "external must be names such as"),
+    (lambda: nvm.tune(DENSE, rows=5), "rows must be a list of int"),
+    (lambda: nvm.Executable(5), r"nvm\.load\(path\)"),
+    (lambda: nvm.Device([]), "expected a backend's name"),
+    (lambda: nvm.dim_report(DENSE), "must be IRModule, not a Function; IRModule.from_expr"),
+    (lambda: relay.TensorType(3), r"must be a list or tuple, not the int 3; a vector's is \(n,\)"),
+    (lambda: relay.TensorType((3,), 5), 'a name such as "float32"'),
+    (lambda: relay.TupleType(["float32"]), r"relay\.scalar_type\('float32'\)"),
+    (lambda: relay.RefType(None), "expected relay types, got None"),
+    (lambda: relay.const(2**70), "does not fit int64"),
+    (lambda: relay.const("a"), "is no number or array of Relay"),
+    (lambda: relay.const("a", "int8"), "is no int8 number or array"),
+    (lambda: relay.abs(2**70), "is no int32: write relay.const"),
+    (lambda: relay.sum(X, axis=1.5), "sum: axis must be an axis, axes or None, not the float 1.5"),
+    (lambda: relay.nn.conv2d(X, X, padding=None), "padding must be a number or a number for each axis"),
+    (lambda: relay.strided_slice(X, 2**70, X), "expected int64 numbers"),
+    (lambda: tvm.IRModule(5), "IRModule: functions must be Mapping"),
+    (lambda: tvm.IRModule()[5], "named by a string or a GlobalVar"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(SAID)))
+def test_what_is_said(number: int) -> None:
+    use, text = SAID[number]
+    with pytest.raises(InvalidInputType, match=text) as caught:
+        use()
+    assert isinstance(caught.value, TypeError | ValueError)
+
+
+def test_names_that_a_module_lacks() -> None:
+    mod = tvm.IRModule.from_expr(DENSE)
+    with pytest.raises(
+        nvm.errors.FunctionNotFound, match=r"^the module has no function @f; it has: main$"
+    ):
+        mod["f"]
+    with pytest.raises(TypeNotFound, match=r"^the module has no type List"):
+        mod.get_type("List")
+
+
+def test_what_fits() -> None:
+    good: list[tuple[Any, Any]] = [
+        (np.int64(3), int), (np.float32(1), float), (np.array(2.0), float), (np.bool_(True), bool), (1, bool),
+        ((1, 2), Sequence[int]), (np.ones(2, int), Sequence[int]), (np.ones(0), Sequence[int]), ("ab", Sequence[str]),
+        ({"a": 1}, Mapping[str, int]), (len, Callable[[Any], int]), (5, Any), ("a", Literal["a", "b"]),
+        ((1, "a"), tuple[int, str]), (None, int | None), (int, type[Any]),
+    ]  # fmt: skip
+    bad: list[tuple[Any, Any]] = [
+        ("3", int), (1.0, int), ("1", float), (np.ones(2), bool), (2, bool), (None, bool), ("ab", Sequence[int]),
+        ([1, "a"], Sequence[int]), (np.ones(2, "U1"), Sequence[int]), ({1: 1}, Mapping[str, int]), (5, Sequence[int]),
+        (5, Callable[[], int]), ("c", Literal["a", "b"]), ((1,), tuple[int, str]), (None, int), (5, str),
+    ]  # fmt: skip
+    assert [hint for value, hint in good if not fits(value, hint)] == []
+    assert [hint for value, hint in bad if fits(value, hint)] == []
+
+
+def test_errors_of_the_caller_pass() -> None:
+    """A fault inside of a caller's own function is the caller's, and a result is untouched."""
+
+    @explained
+    def apply(function: Callable[[int], int], count: int) -> int:
+        return function(count)
+
+    assert apply(lambda n: n + 1, 2) == 3
+    with pytest.raises(ZeroDivisionError):
+        apply(lambda n: n // 0, 1)
+    with pytest.raises(InvalidInputType, match="apply: function must be a function") as caught:
+        apply(5, 1)  # type: ignore[arg-type]
+    assert isinstance(caught.value.__cause__, TypeError)
+
+    @explained_methods
+    class Box:
+        def __init__(self, names: Sequence[str]) -> None:
+            self.first = len(names)
+
+    with pytest.raises(
+        InvalidInputType, match=r"^Box: names must be a list of str, not the int 5$"
+    ):
+        Box(5)  # type: ignore[arg-type]
