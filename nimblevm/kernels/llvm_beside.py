@@ -11,8 +11,8 @@ addresses of rows would not fit the registers. In the loop of both, four turns o
 weights, stand beside one turn of the second, 16 multiply-adds of vectors whose operands are mostly in the first-level
 cache. Each sum adds its terms in the order of k.
 
-Measured on Zen 4 (docs/performance.md): synthetic multiply-adds from registers beside the loads are free, so what the
-second product costs are the cache lines that it brings along.
+Measured on Zen 4 (docs/performance-log.md): synthetic multiply-adds from registers beside the loads are free, so what
+the second product costs are the cache lines that it brings along.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ after:   nn.contrib_dense_pack(%x, meta[relay.Constant][0], weight_layout="NC16n
          (the constant is (ceil(units / 16), K, 16), zeros behind the last column)
 
 Weights that are only multiplied with single rows have panels of 64 columns, which is what a kernel reads at once: one
-stream, which takes 4 % less time than four (docs/performance.md). Panels have 16 columns where 64 would leave too many
-of them empty, and where there may be more rows, since AVX2's kernels then take one panel of 16 at once (adr 12).
+stream, which takes 4 % less time than four (docs/performance-log.md). Panels have 16 columns where 64 would leave too
+many of them empty, and where there may be more rows, since AVX2's kernels then take one panel of 16 at once (adr 12).
 
 Also nn.matmul with a constant right operand. A constant has one layout for all of its uses: one that anything but such
 a product reads stays as it is, except that rows of a large table (an embedding's, which is the last product's weight

@@ -15,8 +15,8 @@ piece's depth. L is 4 to 8, the least for which there are places enough. Where f
 they are computed at the beginning too. A turn with less than 8 new rows computes known ones once more and drops them.
 
 What it costs is reading: a piece brings its weights through the first-level cache, as the step does its own. With 8
-rows and 32 columns that are 0.16 cache lines a multiply-add of vectors (docs/performance.md). Several nests may stand
-beside the same steps. A sum adds its terms in the order of a product by itself, whatever is beside it.
+rows and 32 columns that are 0.16 cache lines a multiply-add of vectors (docs/performance-log.md). Several nests may
+stand beside the same steps. A sum adds its terms in the order of a product by itself, whatever is beside it.
 """
 
 from __future__ import annotations
