@@ -1,15 +1,15 @@
 """Micro-kernels of two products at once, as LLVM text: one row that waits for its weights, and several rows beside it.
 
     void @beside.<strides>(ptr x, ptr w, i64 depth, ptr tile, ptr next, i64 panels,
-                           ptr x2, ptr w2, i64 depth2, ptr tile2, i64 rows2, i64 panels2)
+                           ptr x2, ptr w2, i64 depth2, ptr tile2, i1 begins, i64 rows2, i64 panels2)
 
     tile[16 p + t]             = sum over k < depth of x[k] * w[p w_panel + k w_step + t]      (llvm_panels.py, one row)
     tile2[64 r + 16 p + t]    += sum over k < depth2 of x2[r x2_row + k] * w2[p w2_panel + k w2_step + t]
 
-for r < ROWS and p < panels2 <= PANELS, if rows2 > 0; else the second line is left out. Strides are literals: ROWS
-addresses of rows would not fit the registers. In the loop of both, four turns of the first depth, 16 cache lines of
-weights, stand beside one turn of the second, 16 multiply-adds of vectors whose operands are mostly in the first-level
-cache. Each sum adds its terms in the order of k.
+for r < ROWS and p < panels2 <= PANELS, if rows2 > 0; else the second line is left out. With `begins` tile2 counts as 0
+before. Strides are literals: ROWS addresses of rows would not fit the registers. In the loop of both, three turns of
+the first depth, 12 cache lines of weights, stand beside one turn of the second, 16 multiply-adds of vectors whose
+operands are mostly in the first-level cache. Each sum adds its terms in the order of k.
 
 Measured on Zen 4 (docs/performance-log.md): synthetic multiply-adds from registers beside the loads are free, so what
 the second product costs are the cache lines that it brings along.
@@ -24,13 +24,13 @@ from nimblevm.kernels.panel_tile import LANES, MAX_PANELS, TILE_ROW
 
 ROWS, PANELS = 8, 2
 """Rows and panels beside: 16 sums of vectors, with 4 of the first product and operands for 32 registers."""
-_UNROLL, _BESIDE = 4, 2
+_UNROLL, _BESIDE = 6, 2
 """Turns of the first depth and of the second one in a turn of the loop of both."""
 _VECTOR = f"<{LANES} x float>"
 _PARAMS = "ptr noalias %x, ptr noalias %w, i64 %depth, ptr noalias %tile"
-_PARAMS2 = "ptr noalias %x2, ptr noalias %w2, i64 %depth2, ptr noalias %tile2"
+_PARAMS2 = "ptr noalias %x2, ptr noalias %w2, i64 %depth2, ptr noalias %tile2, i1 %begins"
 _ARGS = "ptr %x, ptr %w, i64 %depth, ptr %tile"
-_ARGS2 = "ptr %x2, ptr %w2, i64 %depth2, ptr %tile2"
+_ARGS2 = "ptr %x2, ptr %w2, i64 %depth2, ptr %tile2, i1 %begins"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,10 @@ class _Writer:
         for r in range(ROWS):
             for p in range(panels):
                 place = self.do(f"getelementptr float, ptr %tile2, i64 {r * TILE_ROW + p * LANES}")
-                found[f"b{r}.{p}"] = self.do(f"load {_VECTOR}, ptr {place}, align 64")
+                old = self.do(f"load {_VECTOR}, ptr {place}, align 64")
+                found[f"b{r}.{p}"] = self.do(
+                    f"select i1 %begins, {_VECTOR} zeroinitializer, {_VECTOR} {old}"
+                )
         return found
 
     def _keep(self, state: Sums) -> None:

@@ -345,7 +345,7 @@ class KernelText(ScopedValues):
             self._place(statement.x), self._place(statement.w), self._i64(statement.depth), f"ptr %b{statement.tile}",
             self._place(statement.following or statement.w), self._i64(statement.panels),
             self._place(other.x), self._place(other.w), self._i64(other.depth), f"ptr %b{other.tile}",
-            self._i64(other.rows), self._i64(other.panels),
+            f"i1 {str(other.begins).lower()}", self._i64(other.rows), self._i64(other.panels),
         ]  # fmt: skip
         self.lines.void(f"call void @{function}({', '.join(args)})")
 

@@ -201,7 +201,7 @@ class Beside:
     """Sums that are computed beside a product of one row (llvm_beside.py):
 
     tile[TILE_ROW r + 16 p + t] += sum over k < depth of x[r x_row + k] * w[p w_panel + k w_step + t] for r < 8,
-    p < panels <= 2, t < 16, if rows > 0. Strides are literals.
+    p < panels <= 2, t < 16, if rows > 0; `begins`: as if the tile were 0 before. Strides are literals.
     """
 
     tile: int
@@ -213,6 +213,7 @@ class Beside:
     depth: Value
     rows: Value
     panels: Value
+    begins: bool
 
 
 @dataclass(frozen=True, eq=False, slots=True)

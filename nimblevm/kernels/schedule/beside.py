@@ -195,7 +195,7 @@ class _Besider(Paneler):
             ])  # fmt: skip
             results.append(self._results(own, rows, first))
         both = (_choose(piece, self.pieces, sums), _choose(piece, self.pieces, results))
-        return [*self._zeros(rows), *both[0], *both[1]]
+        return [*both[0], *both[1]]
 
     def _piece(self, half: int, panel: Value) -> tuple[Value, Value]:
         """The piece of one half of the group that begins with a panel, and how many of its rows are new: 0 before the
@@ -214,14 +214,6 @@ class _Besider(Paneler):
         known = folded("add", self.pair.loop.var, self.distance)
         new = folded("max", least(ROWS, folded("sub", self.total, known)), const(0))
         return piece, folded("mul", folded("mul", has, self.begun), new)
-
-    def _zeros(self, rows: Value) -> list[Statement]:
-        lane, row = LoopVar(INDEX, "z"), LoopVar(INDEX, "r")
-        place = folded("add", folded("mul", row, const(TILE_ROW)), lane)
-        clear = For(
-            lane, const(LANES * PANELS), (Store(self.tile, (place,), Const("float32", 0.0)),), True
-        )
-        return [For(row, folded("mul", least(1, rows), const(ROWS)), (clear,))]
 
     def _beside(
         self, nest: Nest, product: PanelProduct, part: tuple[int, int], rows: Value, panel: Value
@@ -247,7 +239,7 @@ class _Besider(Paneler):
             )
         count = least(PANELS, folded("sub", const(panels), panel))
         steps = (self._stride(own.x.buffer, 0), self._stride(own.w.buffer, 1), w_panel)
-        beside = Beside(self.tile, x, w, *steps, const(end - begin), rows, count)
+        beside = Beside(self.tile, x, w, *steps, const(end - begin), rows, count, number == 0)
         return dataclasses.replace(product, beside=beside)
 
     def _results(self, nest: Nest, rows: Value, panel: Value) -> list[Statement]:
