@@ -62,28 +62,32 @@ def _patterns() -> Iterator[tuple[str, DFPattern, Callable[[Expr], bool]]]:
 def _fits(match: Expr) -> bool:
     """Whether all of it is float32, the bias is one row, and gelu's constants are gelu's."""
     shape = match.checked_type.shape if isinstance(match.checked_type, TensorType) else ()
-    scalars: list[float] = []
-    seen: set[Expr] = set()
-    stack: list[Expr] = [match]
+    seen: set[tuple[Expr, bool]] = set()
+    stack: list[tuple[Expr, bool]] = [(match, False)]  # whether it is what erf is of
     while stack:
-        node = stack.pop()
-        if node in seen:
+        item = stack.pop()
+        node, in_erf = item
+        if item in seen:
             continue
-        seen.add(node)
+        seen.add(item)
         if not isinstance(node, Call) or not isinstance(node.op, Op) or not _is_float(node):
             return False
         if node.op.name == "nn.dense":
             if not _is_product(node, shape):
                 return False
             continue
-        for arg in node.args:
-            if _leads_to_dense(arg):
-                stack.append(arg)
-            elif is_known(arg) and arg.data.size == 1:
-                scalars.append(float(arg.data.flat[0]))
+        above = [a for a in node.args if _leads_to_dense(a)]
+        others = [a for a in node.args if a not in above]
+        if node.op.name in ("add", "nn.bias_add") and not others:
+            return False  # the sum of two products
+        stack += [(a, node.op.name == "erf") for a in above]
+        for arg in others:
+            if is_known(arg) and arg.data.size == 1:
+                if not _is_gelus(arg.data.flat[0], node.op.name, above, in_erf):
+                    return False
             elif not _is_row(arg, shape[-1:]):
                 return False
-    return _are_gelus(scalars)
+    return True
 
 
 def _is_float(node: Expr) -> bool:
@@ -122,16 +126,18 @@ def _is_row(node: Expr, last: tuple[dims.Dim, ...]) -> bool:
     return type_.shape[-1:] == last and all(d == 1 for d in type_.shape[:-1])
 
 
-def _are_gelus(scalars: list[float]) -> bool:
-    """The constants of gelu in one of its forms, or none."""
-    forms = ([0.5, math.sqrt(0.5), 1.0], [0.5, 0.5, math.sqrt(0.5)])
-    return not scalars or any(
-        len(scalars) == len(form)
-        and all(
-            math.isclose(a, b, rel_tol=1e-6) for a, b in zip(sorted(scalars), form, strict=True)
-        )
-        for form in forms
-    )
+def _is_gelus(number: float, name: str, operands: list[Expr], in_erf: bool) -> bool:
+    """Whether a number that is added to `operands`, or that multiplies them, is gelu's at its place."""
+    (other,) = (a.op.name for a in operands if isinstance(a, Call) and isinstance(a.op, Op))
+    if name == "multiply":
+        wanted = math.sqrt(0.5) if in_erf else 0.5
+    elif other == "erf":
+        wanted = 1.0
+    elif other == "multiply":
+        wanted = 0.5  # 0.5 + 0.5 * erf(..)
+    else:
+        return False  # a bias of one element, which would stand in the body
+    return math.isclose(number, wanted, rel_tol=1e-6)
 
 
 def _codegen(region: Region) -> Blob | None:

@@ -139,6 +139,42 @@ def @main(%x: Tensor[(4, 4), float32]) { nn.dense(%x, %x) + %x }"""
     )
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize(
+    "activation", ["{}", "nn.relu({})", "{} * 0.5f * (1f + erf({} * 0.70710678f))"]
+)
+def test_sums_of_two_products(activation: str, rows: int) -> None:
+    """The second product is no bias of the first."""
+    two = """#[version = "0.0.5"]
+def @main(%x: Tensor[(?n, 4), float32], %w: Tensor[(5, 4), float32], %u: Tensor[(5, 4), float32]) {
+  let %h = nn.dense(%x, %w) + nn.dense(%x, %u); BODY }""".replace("BODY", activation)
+    mod = relay.parse(two.replace("{}", "%h"))
+    args = [RNG.normal(size=s).astype(np.float32) for s in ((rows, 4), (5, 4), (5, 4))]
+    found = []
+    for external in ("blas", ()):
+        exe = nvm.compile(mod, external=external, native=False)
+        assert [b[5:7] for b in blobs(exe)] == ([b"\0\0"] if external else [])
+        found.append(nvm.VirtualMachine(exe).run(*args).numpy())
+    np.testing.assert_allclose(found[0], found[1], rtol=3e-5, atol=3e-5)
+
+
+@pytest.mark.parametrize(
+    "activation",
+    [
+        "%h * 0.70710678f * (1f + erf(%h * 0.5f))",
+        "%h * 0.5f * (0.5f + erf(%h * 0.70710678f))",
+        "%h * (0.70710678f * (1f + erf(%h * 0.5f)))",
+        "%h * (1f + 0.5f * erf(%h * 0.70710678f))",
+        "%h * (0.5f + 0.70710678f * erf(%h * 0.5f))",
+    ],
+)
+def test_constants_of_gelu_at_other_places(activation: str) -> None:
+    exe = nvm.compile(
+        relay.parse(text(activation, "nn.dense(%x, %w)")), weights(), external="blas", native=False
+    )
+    assert [b[5] for b in blobs(exe)] == [0]
+
+
 def test_special_values() -> None:
     w = np.eye(4, dtype=np.float32)
     mod = relay.parse("""#[version = "0.0.5"]
