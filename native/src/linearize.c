@@ -22,9 +22,14 @@ typedef struct walk {
   nvm_storage *block; /* of the nodes */
   node *nodes;
   size_t n, capacity;
-  nvm_storage *numbers;  /* of what follows */
+  nvm_storage *layout;     /* of what follows */
+  const char **lying;      /* for each field of the result: see copy_field */
+  uint32_t *first, *start; /* for each constructor: its first field of the result; of `kinds` */
+  uint8_t *kinds;          /* for each constructor: enum field_kind of its fields */
+  uint32_t n_fields;       /* of the result */
+  nvm_storage *numbers;    /* of what follows */
   uint32_t *row, *place; /* for each level and constructor: its nodes, then the next one's number */
-  uint32_t *total, *first; /* for each constructor: its nodes; its first field of the result */
+  uint32_t *total;       /* for each constructor: its nodes */
 } walk;
 
 static enum field_kind kind_of(const walk *w, const nvm_ctor *ctor, uint32_t field) {
@@ -34,6 +39,36 @@ static enum field_kind kind_of(const walk *w, const nvm_ctor *ctor, uint32_t fie
   for (uint32_t i = 2; i < type->n_words; i++)
     if (type->words[i] < 0) return SKIPPED;
   return TABLE;
+}
+
+/* What becomes of the fields, once for all nodes. */
+static nvm_status lay_out(walk *w) {
+  size_t fields = 0;
+  for (uint32_t tag = 0; tag < w->count; tag++) fields += w->ctors[tag].n_fields;
+  size_t most = fields + w->count; /* in the result */
+  size_t size = most * sizeof *w->lying + 2 * w->count * sizeof *w->first + fields;
+  NVM_TRY(nvm_storage_create(w->vm->heap, 0, size, NVM_BLOCK_ALIGNMENT, &w->layout));
+  w->lying = w->layout->memory;
+  w->first = (uint32_t *)(void *)(w->lying + most);
+  w->start = w->first + w->count;
+  w->kinds = (uint8_t *)(w->start + w->count);
+  memset(w->lying, 0, most * sizeof *w->lying);
+  uint32_t next = 0;
+  for (uint32_t tag = 0; tag < w->count; tag++) {
+    const nvm_ctor *ctor = &w->ctors[tag];
+    w->start[tag] = next;
+    w->first[tag] = w->n_fields++;
+    for (uint32_t f = 0; f < ctor->n_fields; f++) {
+      enum field_kind kind = kind_of(w, ctor, f);
+      w->kinds[next++] = (uint8_t)kind;
+      w->n_fields += kind != SKIPPED;
+    }
+  }
+  return NVM_OK;
+}
+
+static inline const uint8_t *kinds_of(const walk *w, uint32_t tag) {
+  return w->kinds + w->start[tag];
 }
 
 /* At once, since a value that holds another one twice has more nodes than memory. */
@@ -78,12 +113,11 @@ static nvm_status list_nodes(walk *w, const nvm_object *root) {
   NVM_TRY(add_node(w, root, 0, 0));
   for (size_t i = 0; i < w->n; i++) {
     const nvm_adt *value = w->nodes[i].value;
-    const nvm_ctor *ctor = &w->ctors[w->nodes[i].tag];
+    const uint8_t *kinds = kinds_of(w, w->nodes[i].tag);
     uint32_t column = 1;
-    for (uint32_t f = 0; f < ctor->n_fields; f++) {
-      enum field_kind kind = kind_of(w, ctor, f);
-      if (kind == CHILD) NVM_TRY(add_node(w, value->fields[f], (uint32_t)i, column));
-      column += kind != SKIPPED;
+    for (uint32_t f = 0; f < value->n_fields; f++) {
+      if (kinds[f] == CHILD) NVM_TRY(add_node(w, value->fields[f], (uint32_t)i, column));
+      column += kinds[f] != SKIPPED;
     }
   }
   return NVM_OK;
@@ -99,13 +133,12 @@ static nvm_status count_nodes(walk *w) {
     if (parent->level <= nodes[i].level) parent->level = nodes[i].level + 1;
   }
   w->levels = nodes[0].level + 1;
-  size_t groups = (size_t)w->levels * w->count, size = (2 * groups + 2 * w->count) * sizeof *w->row;
+  size_t groups = (size_t)w->levels * w->count, size = (2 * groups + w->count) * sizeof *w->row;
   NVM_TRY(charge(w->vm, (int64_t)groups));
   NVM_TRY(nvm_storage_create(w->vm->heap, 0, size, NVM_BLOCK_ALIGNMENT, &w->numbers));
   w->row = w->numbers->memory;
   w->place = w->row + groups;
   w->total = w->place + groups;
-  w->first = w->total + w->count;
   memset(w->row, 0, size);
   for (size_t i = 0; i < w->n; i++) {
     w->row[(size_t)nodes[i].level * w->count + nodes[i].tag]++;
@@ -147,15 +180,15 @@ static nvm_status make_tables(walk *w, nvm_object **fields) {
   const nvm_type *types = w->vm->program->types;
   for (uint32_t tag = 0; tag < w->count; tag++) {
     const nvm_ctor *ctor = &w->ctors[tag];
+    const uint8_t *kinds = kinds_of(w, tag);
     nvm_object **next = &fields[w->first[tag]];
     NVM_TRY(make_table(w, NVM_DTYPE_INT32, w->levels, NULL, next));
     uint32_t *sizes = (uint32_t *)(void *)((nvm_tensor *)*next++)->data;
     for (size_t level = 0; level < w->levels; level++)
       sizes[level] = w->row[level * w->count + tag];
     for (uint32_t f = 0; f < ctor->n_fields; f++) {
-      enum field_kind kind = kind_of(w, ctor, f);
-      if (kind == SKIPPED) continue;
-      const nvm_type *of = kind == TABLE ? &types[ctor->field_types[f]] : NULL;
+      if (kinds[f] == SKIPPED) continue;
+      const nvm_type *of = kinds[f] == TABLE ? &types[ctor->field_types[f]] : NULL;
       uint32_t dtype = of ? (uint32_t)of->words[1] : NVM_DTYPE_INT32;
       NVM_TRY(make_table(w, dtype, w->total[tag], of, next++));
     }
@@ -179,8 +212,25 @@ __attribute__((cold)) static nvm_status wrong_field(const walk *w, const nvm_cto
            tensor->device);
 }
 
-/* A tensor of a node into its row of a table. */
-static nvm_status copy_field(walk *w, const node *at, uint32_t field, nvm_tensor *table) {
+static nvm_status copy(walk *w, char *to, const char *from, size_t bytes) {
+  if (bytes) NVM_TRY(nvm_copy(w->vm->heap, to, from, bytes));
+  w->vm->heap->copied_bytes += bytes;
+  return charge(w->vm, (int64_t)(bytes >> 6));
+}
+
+/* Whether a tensor is where its row is in the caller's memory, all of which is good until the run
+ * ends. */
+static int lies_in_row(const nvm_tensor *tensor, const char *table, uint32_t row) {
+  const nvm_storage *storage = tensor->storage;
+  return storage && !storage->pool && !storage->release &&
+         tensor->data == table + row * tensor->bytes;
+}
+
+/* A tensor of a node into its row of a table. Nodes without children come in the order of rows, and
+ * bindings lay their tensors out in this order (args_fill.c): while they lie one behind the other
+ * in the caller's memory, *lying is the first one, and nothing is copied. */
+static nvm_status copy_field(walk *w, const node *at, uint32_t field, nvm_tensor *table,
+                             const char **lying) {
   const nvm_ctor *ctor = &w->ctors[at->tag];
   const nvm_object *object = at->value->fields[field];
   if (NVM_UNLIKELY(object->kind != NVM_KIND_TENSOR))
@@ -192,11 +242,12 @@ static nvm_status copy_field(walk *w, const node *at, uint32_t field, nvm_tensor
              (tensor->device == 0 || heap->pools[tensor->device].device->vtable->host_accessible);
   for (uint32_t i = 0; fits && i < tensor->rank; i++) fits = tensor->dims[i] == table->dims[i + 1];
   if (NVM_UNLIKELY(!fits)) return wrong_field(w, ctor, field, tensor);
-  if (tensor->bytes)
-    NVM_TRY(nvm_copy(w->vm->heap, table->data + at->place * tensor->bytes, tensor->data,
-                     tensor->bytes));
-  w->vm->heap->copied_bytes += tensor->bytes;
-  return charge(w->vm, (int64_t)(tensor->bytes >> 6));
+  if (at->level == 0 && at->place == 0) *lying = tensor->data;
+  if (*lying && lies_in_row(tensor, *lying, at->place)) return NVM_OK;
+  size_t before = *lying ? at->place * tensor->bytes : 0; /* bytes that are not copied yet */
+  if (before) NVM_TRY(copy(w, table->data, *lying, before));
+  *lying = NULL;
+  return copy(w, table->data + at->place * tensor->bytes, tensor->data, tensor->bytes);
 }
 
 static nvm_status fill_tables(walk *w, nvm_object **fields) {
@@ -210,13 +261,32 @@ static nvm_status fill_tables(walk *w, nvm_object **fields) {
       nvm_tensor *names = (nvm_tensor *)fields[w->first[parent->tag] + at->column];
       ((uint32_t *)(void *)names->data)[parent->place] = at->row;
     }
-    const nvm_ctor *ctor = &w->ctors[at->tag];
-    nvm_object **next = &fields[w->first[at->tag] + 1];
-    for (uint32_t f = 0; f < ctor->n_fields; f++) {
-      enum field_kind kind = kind_of(w, ctor, f);
-      if (kind == TABLE) NVM_TRY(copy_field(w, at, f, (nvm_tensor *)*next));
-      next += kind != SKIPPED;
+    const uint8_t *kinds = kinds_of(w, at->tag);
+    size_t next = w->first[at->tag] + 1;
+    for (uint32_t f = 0; f < at->value->n_fields; f++) {
+      if (kinds[f] == TABLE)
+        NVM_TRY(copy_field(w, at, f, (nvm_tensor *)fields[next], &w->lying[next]));
+      next += kinds[f] != SKIPPED;
     }
+  }
+  return NVM_OK;
+}
+
+/* Tables that nothing was copied to become the caller's memory, to which they are bound as
+ * arguments are. */
+static nvm_status borrow_tables(walk *w, nvm_adt *tables) {
+  nvm_heap *heap = w->vm->heap;
+  for (uint32_t f = 0; f < tables->n_fields; f++) {
+    if (!w->lying[f]) continue;
+    nvm_tensor *made = (nvm_tensor *)tables->fields[f], *lying;
+    nvm_storage *block;
+    NVM_TRY(nvm_storage_borrow(heap, w->lying[f], made->bytes, NULL, NULL, &block));
+    nvm_status status =
+        nvm_tensor_on(heap, block, 0, made->header.extra, made->rank, made->dims, &lying);
+    nvm_storage_release(heap, block); /* the tensor has its own reference */
+    if (status != NVM_OK) return status;
+    tables->fields[f] = &lying->header;
+    nvm_release(heap, &made->header);
   }
   return NVM_OK;
 }
@@ -224,19 +294,15 @@ static nvm_status fill_tables(walk *w, nvm_object **fields) {
 /* --- the instruction -------------------------------------------------------------------------- */
 
 static nvm_status tabulate(walk *w, const nvm_object *root, nvm_adt **out_tables) {
+  NVM_TRY(lay_out(w));
   NVM_TRY(list_nodes(w, root));
   NVM_TRY(count_nodes(w));
-  uint32_t n = 0;
-  for (uint32_t tag = 0; tag < w->count; tag++) {
-    w->first[tag] = n++;
-    for (uint32_t f = 0; f < w->ctors[tag].n_fields; f++)
-      n += kind_of(w, &w->ctors[tag], f) != SKIPPED;
-  }
-  NVM_TRY(nvm_adt_create(w->vm->heap, 0, n, out_tables));
-  memset((*out_tables)->fields, 0, n * sizeof(nvm_object *));
+  NVM_TRY(nvm_adt_create(w->vm->heap, 0, w->n_fields, out_tables));
+  memset((*out_tables)->fields, 0, w->n_fields * sizeof(nvm_object *));
   NVM_TRY(make_tables(w, (*out_tables)->fields));
   number_groups(w);
-  return fill_tables(w, (*out_tables)->fields);
+  NVM_TRY(fill_tables(w, (*out_tables)->fields));
+  return borrow_tables(w, *out_tables);
 }
 
 nvm_status nvm_op_linearize(nvm_vm *vm, nvm_object **objs, const uint32_t *pc) {
@@ -248,6 +314,7 @@ nvm_status nvm_op_linearize(nvm_vm *vm, nvm_object **objs, const uint32_t *pc) {
   walk w = {.vm = vm, .ctors = &program->ctors[def->first], .adt = adt, .count = def->count};
   nvm_adt *tables = NULL;
   nvm_status status = tabulate(&w, objs[NVM_Linearize_src(pc)], &tables);
+  if (w.layout) nvm_storage_release(vm->heap, w.layout);
   if (w.numbers) nvm_storage_release(vm->heap, w.numbers);
   if (w.block) nvm_storage_release(vm->heap, w.block);
   if (NVM_LIKELY(status == NVM_OK))

@@ -233,3 +233,55 @@ def test_rows_of_no_and_of_one_element(inputs: int, units: int) -> None:
         for _ in range(3):
             assert_same(vm.run(tree, w, u), evaluate(mod, [tree, w, u]))
             tree = node(tree, leaf(draw(rng, 1, inputs)))
+
+
+TABLES = """#[version = "0.0.5"]
+type Tree {{ Leaf(Tensor[(1, 40), float32]), Other(Tensor[(1, 40), float32]), Node(Tree, Tree) }}
+def @main(%t: Tree) -> {type} {{ vm.linearize(%t, type={type}) }}
+"""
+TABLES_TYPE = (
+    "(Tensor[(?l), int32], Tensor[(?a, 1, 40), float32], Tensor[(?l), int32], Tensor[(?b, 1, 40), float32], "
+    "Tensor[(?l), int32], Tensor[(?c), int32], Tensor[(?c), int32])"
+)
+
+
+@pytest.mark.parametrize("kinds", ["L", "LLL", "LLLOLLL", "OLOLOL", "OOOOLLLL", "LLLLLLOLO"])
+@pytest.mark.parametrize("together", [True, False])
+def test_leaves_that_lie_together_are_a_table(kinds: str, together: bool) -> None:
+    """Bindings lay the leaves of a tree out side by side, in the order of their table if all are of one kind: then the
+    table is the caller's memory. What comes of it outlives the call.
+    """
+    rng = np.random.default_rng(7)
+    mod = nvm.relay.parse(TABLES.format(type=TABLES_TYPE))
+    with nvm.compile(mod) as exe, nvm.VirtualMachine(exe) as vm:
+        leaf, other, node = map(exe.constructor, ("Leaf", "Other", "Node"))
+
+        def draw_tree() -> tuple[Any, dict[str, list[Any]]]:
+            """A chain to the right, whose leaves are listed from the root on."""
+            data = draw(rng, len(kinds), 1, 40)
+            leaves = list(data) if together else [row[:, ::-1] for row in data]
+            made = [(leaf if k == "L" else other)(x) for k, x in zip(kinds, leaves, strict=True)]
+            tree = made[-1]
+            for value in reversed(made[:-1]):
+                tree = node(value, tree)
+            return tree, {
+                k: [x for j, x in zip(kinds, leaves, strict=True) if j == k] for k in "LO"
+            }
+
+        def check(tables: Any, rows: dict[str, list[Any]]) -> None:
+            for table, kind in ((tables[1], "L"), (tables[3], "O")):
+                expected = np.reshape(np.asarray(rows[kind], "float32"), (-1, 1, 40))
+                np.testing.assert_array_equal(table, expected)
+
+        tree, rows = draw_tree()
+        before = vm.stats()["copied_bytes"]
+        kept = vm.run(tree, out=(nvm.KEEP,) * 7)
+        if together and kinds == "LLL":
+            assert vm.stats()["copied_bytes"] - before == 160 * len(kinds)  # once, for the handle
+        del tree
+        for _ in range(3):
+            again, expected = draw_tree()
+            check(vm.run(again), expected)
+        check([np.asarray(handle.read()) for handle in kept], rows)
+        del kept
+        assert vm.stats()["live_objects"] == 0
