@@ -7,17 +7,17 @@ changes old ones. Operators (`Op`, op/registry.py) are leaves of expressions too
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard, overload
 
 import numpy as np
 
 from nimblevm.arguments import explained, shown
 from nimblevm.errors import FunctionNotFound, InvalidInputType, TypeNotFound
-from nimblevm.relay.immutable import Immutable
 from nimblevm.relay.late import LateArray
+from nimblevm.relay.node import HasText, Many, Node, SourceName, Span, as_tuples
 from nimblevm.relay.types import (
     FuncType,
     GlobalTypeVar,
@@ -31,78 +31,6 @@ from nimblevm.relay.types import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A place in a source: 1-based lines and columns; the end is exclusive."""
-
-    source: str
-    line: int
-    column: int
-    end_line: int = 0
-    end_column: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.source}:{self.line}:{self.column}"
-
-
-class SourceName(str):
-    """The name of a source, as TVM writes it: `Span(SourceName("model.rly"), 1, 1)`. It is the string."""
-
-    __slots__ = ()
-
-    @property
-    def name(self) -> str:
-        return str(self)
-
-
-# relay/printer.py registers itself here, so that str(node) is Relay text without an import cycle.
-_TEXT_WRITERS: list[Callable[..., str]] = []
-
-
-def register_text_writer(text: Callable[[Any], str], astext: Callable[..., str]) -> None:
-    """Install the functions behind `str(node)` and `node.astext(...)` (called once, by relay/printer.py)."""
-    _TEXT_WRITERS[:] = [text, astext]
-
-
-def _as_tuples(node: Node, *names: str) -> None:
-    """Let lists stand where tuples are meant, and None for no elements, as TVM's constructors allow."""
-    for name in names:
-        value = getattr(node, name)
-        if type(value) is not tuple:
-            if not isinstance(value, Iterable | None) or isinstance(value, str):
-                kinds = type(node).__name__, type(value).__name__
-                raise TypeError(f"{name} of a {kinds[0]} must be a list or tuple, not {kinds[1]}")
-            object.__setattr__(node, name, () if value is None else tuple(value))
-
-
-def _text(node: object) -> str:
-    if _TEXT_WRITERS:
-        return _TEXT_WRITERS[0](node)
-    return f"<{type(node).__name__} at {id(node):#x}>"
-
-
-class HasText:
-    """What has Relay text: `str(x)` is the plain one."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return _text(self)
-
-    def astext(self, show_meta_data: bool = True, annotate: Any = None, **options: bool) -> str:
-        """Relay text with header and metadata, which relay.parse reads back; see printer.astext for options."""
-        if not _TEXT_WRITERS:
-            raise RuntimeError("import nimblevm.relay first: its printer writes the text")
-        return _TEXT_WRITERS[1](self, show_meta_data, annotate, **options)
-
-
-@dataclass(frozen=True, eq=False, repr=False, slots=True)
-class Node(HasText, Immutable):
-    """Base of everything with a place in a source."""
-
-    span: Span | None = field(default=None, kw_only=True)
-
-
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Expr(Node):
     """Base of expressions. `checked_type` is None before inference."""
@@ -112,6 +40,15 @@ class Expr(Node):
     def __call__(self, *args: Expr) -> Call:
         """Call this expression, as TVM allows: `f(x, y)`."""
         return Call(self, tuple(args))
+
+    if TYPE_CHECKING:  # relay/builder.py gives every expression these
+
+        def __add__(self, other: Any) -> Call: ...
+        def __neg__(self) -> Call: ...
+        def astype(self, dtype: str) -> Call: ...
+
+        __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __add__
+        __lt__ = __le__ = __gt__ = __ge__ = __add__
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -182,8 +119,14 @@ class Tuple(Expr):
 
     fields: tuple[Expr, ...]
 
+    if TYPE_CHECKING:  # what as_tuples takes
+
+        def __init__(
+            self, fields: Many[Expr], *, span: Span | None = None, checked_type: Type | None = None
+        ) -> None: ...
+
     def __post_init__(self) -> None:
-        _as_tuples(self, "fields")
+        as_tuples(self, "fields")
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -195,8 +138,21 @@ class Call(Expr):
     attrs: Any = None
     type_args: tuple[Type, ...] = ()
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            op: Expr,
+            args: Many[Expr],
+            attrs: Any = None,
+            type_args: Many[Type] = (),
+            *,
+            span: Span | None = None,
+            checked_type: Type | None = None,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
-        _as_tuples(self, "args", "type_args")
+        as_tuples(self, "args", "type_args")
 
 
 _NO_ATTRS: Mapping[str, Any] = MappingProxyType({})
@@ -212,8 +168,22 @@ class Function(Expr):
     type_params: tuple[TypeVar, ...] = ()
     attrs: Mapping[str, Any] = field(default_factory=lambda: _NO_ATTRS)
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            params: Many[Var],
+            body: Expr,
+            ret_type: Type | None = None,
+            type_params: Many[TypeVar] = (),
+            attrs: Mapping[str, Any] | None = None,
+            *,
+            span: Span | None = None,
+            checked_type: Type | None = None,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
-        _as_tuples(self, "params", "type_params")
+        as_tuples(self, "params", "type_params")
         if self.attrs is None:
             object.__setattr__(self, "attrs", _NO_ATTRS)
 
@@ -300,8 +270,18 @@ class PatternConstructor(Pattern):
     constructor: Constructor
     patterns: tuple[Pattern, ...] = ()
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            constructor: Constructor,
+            patterns: Many[Pattern] = (),
+            *,
+            span: Span | None = None,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
-        _as_tuples(self, "patterns")
+        as_tuples(self, "patterns")
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -310,8 +290,12 @@ class PatternTuple(Pattern):
 
     patterns: tuple[Pattern, ...] = ()
 
+    if TYPE_CHECKING:
+
+        def __init__(self, patterns: Many[Pattern] = (), *, span: Span | None = None) -> None: ...
+
     def __post_init__(self) -> None:
-        _as_tuples(self, "patterns")
+        as_tuples(self, "patterns")
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -330,8 +314,20 @@ class Match(Expr):
     clauses: tuple[Clause, ...]
     complete: bool = True
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            data: Expr,
+            clauses: Many[Clause],
+            complete: bool = True,
+            *,
+            span: Span | None = None,
+            checked_type: Type | None = None,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
-        _as_tuples(self, "clauses")
+        as_tuples(self, "clauses")
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -410,6 +406,10 @@ class IRModule(HasText):
     def __contains__(self, var: GlobalVar | str) -> bool:
         return _global_name(var) in self._globals
 
+    @overload
+    def __getitem__(self, var: GlobalVar | str) -> Function: ...
+    @overload
+    def __getitem__(self, var: GlobalTypeVar) -> TypeData: ...
     def __getitem__(self, var: GlobalVar | GlobalTypeVar | str) -> Function | TypeData:
         if isinstance(var, GlobalTypeVar):
             return self._types[self.get_global_type_var(var.name_hint)]
@@ -582,6 +582,5 @@ __all__ = [
     "Call", "Clause", "Constant", "Constructor", "Expr", "Function", "GlobalTypeVar", "GlobalVar", "IRModule",
     "If", "Leaf", "Let", "Match", "Node", "Pattern", "PatternConstructor", "PatternTuple", "PatternVar",
     "PatternWildcard", "RefCreate", "RefRead", "RefWrite", "SourceName", "Span", "Tuple", "TupleGetItem",
-    "TypeData", "Var", "children", "free_vars", "is_complete",
-    "is_known", "late_array", "pattern_vars", "register_text_writer", "scalar_type",
+    "TypeData", "Var", "children", "free_vars", "is_complete", "is_known", "late_array", "pattern_vars", "scalar_type",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 As TVM prints: types, then functions, by name; every call on a line of its own (`%0 = ...;`), shared nodes once;
 scalars as literals, other constants in the `#[metadata]` section. Dims: see print_names.py. Importing this module
-makes `str(node)` and `node.astext()` work (ir.register_text_writer).
+makes `str(node)` and `node.astext()` work (node.register_text_writer).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from nimblevm.relay.ir import (
     Pattern,
     TypeData,
     free_vars,
-    register_text_writer,
 )
 from nimblevm.relay.lexer import VERSION
+from nimblevm.relay.node import register_text_writer
 from nimblevm.relay.print_expr import ExprPrinter, MetaWriter, render
 from nimblevm.relay.print_names import DefinitionNames, global_name
 from nimblevm.relay.print_scope import Block

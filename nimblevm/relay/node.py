@@ -1,0 +1,90 @@
+"""What all nodes of Relay share: a place in a source, Relay text, and lists where a tuple is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+from typing import TypeVar as PyTypeVar
+
+from nimblevm.relay.immutable import Immutable
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A place in a source: 1-based lines and columns; the end is exclusive."""
+
+    source: str
+    line: int
+    column: int
+    end_line: int = 0
+    end_column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}:{self.column}"
+
+
+class SourceName(str):
+    """The name of a source, as TVM writes it: `Span(SourceName("model.rly"), 1, 1)`. It is the string."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        return str(self)
+
+
+# relay/printer.py registers itself here, so that str(node) is Relay text without an import cycle.
+_TEXT_WRITERS: list[Callable[..., str]] = []
+
+
+def register_text_writer(text: Callable[[Any], str], astext: Callable[..., str]) -> None:
+    """Install the functions behind `str(node)` and `node.astext(...)` (called once, by relay/printer.py)."""
+    _TEXT_WRITERS[:] = [text, astext]
+
+
+def _text(node: object) -> str:
+    if _TEXT_WRITERS:
+        return _TEXT_WRITERS[0](node)
+    return f"<{type(node).__name__} at {id(node):#x}>"
+
+
+class HasText:
+    """What has Relay text: `str(x)` is the plain one."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return _text(self)
+
+    def astext(self, show_meta_data: bool = True, annotate: Any = None, **options: bool) -> str:
+        """Relay text with header and metadata, which relay.parse reads back; see printer.astext for options."""
+        if not _TEXT_WRITERS:
+            raise RuntimeError("import nimblevm.relay first: its printer writes the text")
+        return _TEXT_WRITERS[1](self, show_meta_data, annotate, **options)
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Node(HasText, Immutable):
+    """Base of everything with a place in a source."""
+
+    span: Span | None = field(default=None, kw_only=True)
+
+
+E = PyTypeVar("E", covariant=True)
+Many: TypeAlias = Iterable[E] | None
+"""What TVM's constructors take where a node holds a tuple."""
+
+
+def as_tuples(node: Node, *names: str) -> None:
+    """Let lists stand where tuples are meant, and None for no elements, as TVM's constructors allow."""
+    for name in names:
+        value = getattr(node, name)
+        if type(value) is not tuple:
+            if not isinstance(value, Iterable | None) or isinstance(value, str):
+                kinds = type(node).__name__, type(value).__name__
+                raise TypeError(f"{name} of a {kinds[0]} must be a list or tuple, not {kinds[1]}")
+            object.__setattr__(node, name, () if value is None else tuple(value))
+
+
+__all__ = ["HasText", "Many", "Node", "SourceName", "Span", "as_tuples", "register_text_writer"]
