@@ -14,6 +14,7 @@ from nimblevm.relay.infer_functions import FunctionInference
 from nimblevm.relay.infer_patterns import PatternTyper
 from nimblevm.relay.infer_recognise import same_unknowns, weakened
 from nimblevm.relay.infer_refs import RefClaims
+from nimblevm.relay.infer_weights import bind_weights
 from nimblevm.relay.instantiate import Instantiation
 from nimblevm.relay.ir import (
     Call,
@@ -300,18 +301,17 @@ class Inference(FunctionInference):
 
     def _type_op_call(self, node: Call) -> Type | None:
         """Run the relation, or None if an argument has a hole."""
-        types = self.types
+        types, op = self.types, node.op
+        assert isinstance(op, Op)
         args = tuple([types[a] for a in node.args])
         for arg in args:
             if arg.flags & HAS_HOLE:
-                args = tuple(self.solver.resolve(a) for a in args)
+                args = bind_weights(self.solver, op, node.attrs, args)
                 unknown = [a for a in args if a.flags & HAS_HOLE]
                 if unknown:
                     self._wait(unknown[0], self._type_op_call, node)
                     return None
                 break
-        op = node.op
-        assert isinstance(op, Op)
         if len(args) != len(op.args):
             wanted = count_text(len(op.args), f"argument ({', '.join(op.args)})")
             raise self._error(f"{op.name} takes {wanted}, got {len(args)}", node)

@@ -155,6 +155,10 @@ class Solver:
         """Whether a hole is of kind PLAIN."""
         return hole not in self._kinds
 
+    def is_parameter(self, hole: IncompleteType) -> bool:
+        """Whether a hole stands for a parameter without annotation."""
+        return self._kinds.get(hole) is HoleKind.PARAMETER
+
     def instance(self, type_: Type) -> Type:
         """The result type of one call of a function whose result may not be inferred yet."""
         result, exact = type_, True
