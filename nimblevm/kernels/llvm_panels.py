@@ -19,7 +19,9 @@ it. So weights that come from memory arrive while the ones before are multiplied
 `blocks` is how many blocks of rows meet these weights. If they are few, reading the weights is what takes time, and
 four panels at once with LOW rows would read faster than memory gives and then wait for the rest of the rows. So up to
 MAX_ROWS rows are multiplied with two panels, which leaves twice the time for a line, and while two panels are
-multiplied the next two are fetched into the second-level cache (MiniLM, 10 tokens: 2.1 instead of 3.1 ms).
+multiplied the next two are fetched into the second-level cache (MiniLM, 10 tokens: 2.1 instead of 3.1 ms). Three to LOW
+rows still take four panels at once, and fetch all of the next four if there is but one block (6 tokens: 1.6 instead of
+2.2 ms).
 
 The scheme (a column panel streams past, rows are broadcast) is that of Goto and van de Geijn, "Anatomy of
 High-Performance Matrix Multiplication", 2008; at batch 1 nothing but the stream of weights matters.
@@ -90,6 +92,8 @@ def module_text(x: str, w: str, variant: Variant, features: tuple[str, ...]) -> 
         most = min(budget.panels(rows, width) or 1, variant.panels)
         sizes = [p for p in (4, 2, 1) if p <= most]
         parts += [_Loop(x, w, rows, p, variant.ahead, features).text(name) for p in sizes]
+        if _is_low(rows, sizes[0]):
+            parts.append(_Loop(x, w, rows, MAX_PANELS, 0, features, only=True).text(name))
         blocks.append(_panels_text(x, w, rows, sizes, name))
     for left in range(1, limit + 1):
         cases.append(f"i64 {left}, label %rows{max(r for r in loops if r <= left)}")
@@ -99,6 +103,7 @@ def module_text(x: str, w: str, variant: Variant, features: tuple[str, ...]) -> 
     parts.append(f"""
 define internal void @{name}({_PARAMS}, i64 %blocks, i64 %rows, i64 %panels) #2 {{
 entry:
+  %only = icmp ule i64 %blocks, 1
   br label %again
 again:
   %x.now = phi ptr [ %x, %entry ], [ %x.next, %more ]
@@ -174,13 +179,23 @@ def _panels_text(x: str, w: str, rows: int, sizes: list[int], name: str) -> str:
     types, tall = (_TYPES[x], _WEIGHTS[w]), rows > LOW
 
     def call(here: str, size: int) -> list[str]:
+        function, choice = f"@{name}.{rows}x{size}", []
+        if _is_low(rows, size):
+            choice = [f"  {here}.f = select i1 %only, ptr {function}.only, ptr {function}"]
+            function = f"{here}.f"
         return [
             *(_behind(here, size * _SIZES[types[1]]) if tall else ()),
-            f"  call void @{name}.{rows}x{size}(ptr %x.now, i64 %x_row, ptr {here}.w, i64 %w_step, "
+            *choice,
+            f"  call void {function}(ptr %x.now, i64 %x_row, ptr {here}.w, i64 %w_step, "
             f"i64 %w_panel, i64 %depth, ptr {here}.t, ptr {f'{here}.fetch' if tall else '%next.now'})",
         ]
 
     return blocks_of_rows(rows, sizes, types, call)
+
+
+def _is_low(rows: int, panels: int) -> bool:
+    """Whether a micro-kernel fetches what is behind its panels in one of two ways."""
+    return 2 < rows <= LOW and panels == MAX_PANELS
 
 
 def _behind(here: str, size: int) -> list[str]:
@@ -206,8 +221,16 @@ class _Loop:
     """Writes one micro-kernel: `rows` x `panels` sums in registers."""
 
     def __init__(
-        self, x: str, w: str, rows: int, panels: int, ahead: int, features: tuple[str, ...]
+        self,
+        x: str,
+        w: str,
+        rows: int,
+        panels: int,
+        ahead: int,
+        features: tuple[str, ...],
+        only: bool = False,
     ) -> None:
+        """only: no other rows meet these weights."""
         self.rows, self.panels = rows, panels
         self.w, self.features = w, features
         self.type, self.weight = _TYPES[x], _WEIGHTS[w]
@@ -221,9 +244,11 @@ class _Loop:
             (r, p, c) for r in range(rows) for p in range(panels) for c in range(self.chains)
         ]
         self.ahead = ahead if self.streams else 0
-        tall = rows > LOW
-        self.fetched = panels if tall else int(rows > 2 and panels == MAX_PANELS)
-        self.locality = _SECOND_LEVEL if tall else _FIRST_LEVEL
+        self.fetched = panels if rows > LOW else int(_is_low(rows, panels))
+        if only:
+            self.fetched = panels * LANES * _SIZES[self.weight] // LINE
+        self.locality = _SECOND_LEVEL if only or rows > LOW else _FIRST_LEVEL
+        self.name = f"{rows}x{panels}.only" if only else f"{rows}x{panels}"
 
     def do(self, text: str) -> str:
         self.count += 1
@@ -304,7 +329,7 @@ class _Loop:
             self.lines.append(f"  store {self.vector} {total}, ptr {place}, align 64")
         self.lines.append("  ret void")
         params = _PARAMS.replace("ptr", "ptr noalias")
-        head = f"define internal void @{symbol_}.{self.rows}x{self.panels}({params}) #2 {{"
+        head = f"define internal void @{symbol_}.{self.name}({params}) #2 {{"
         return "\n".join([head, *self.lines, "}"]) + "\n"
 
     def _level(
