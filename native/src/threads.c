@@ -23,8 +23,8 @@
 
 enum {
   MAX_SLOTS = 256,
-  PIECES_A_THREAD = 8,
-  SPIN = 20000,       /* ns that a worker waits awake for more work */
+  PIECES_A_THREAD = 32, /* at most: whoever is done waits for half a piece in the mean */
+  SPIN = 20000,         /* ns that a worker waits awake for more work */
   SPIN_LONG = 200000, /* the same where regions follow each other quickly, as in a recurrent loop */
   QUICK = 4,          /* so many in a row */
   PIECE = 1000,       /* ns of work that a piece should have at least */
