@@ -1,4 +1,5 @@
-/* Detections: get_valid_counts and non_max_suppression over boxes (batch, boxes, fields).
+/* Detections: get_valid_counts and non_max_suppression over boxes (batch, boxes, fields), and
+ * all_class_nms over boxes (batch, boxes, 4) and scores (batch, classes, boxes).
  *
  * A box's fields are a score, perhaps a class, and two corners. float16 is computed in float32,
  * float32 and float64 in themselves, one operation after the other.
@@ -77,11 +78,14 @@ static nvm_status valid_counts(const nvm_kernel_ctx *ctx, int dtype, int itemsiz
 
 /* --- non_max_suppression --------------------------------------------------------------------- */
 
+/* Box p of a batch has its score at scores[score_first + p * score_step]; score_first is the
+ * batch's, and the class's. limit: boxes to keep, negative: all. */
 typedef struct job {
-  const void *data;
+  const void *data, *scores;
   int dtype, itemsize;
-  int64_t boxes, fields, limit; /* limit: boxes to keep, negative: all */
-  int64_t force, top_k, coord, score, id;
+  int64_t boxes, fields, limit;
+  int64_t force, top_k, coord, id;
+  int64_t score_first, score_step;
   float threshold;
 } job;
 
@@ -95,11 +99,13 @@ typedef struct job {
                                                                                                    \
   static box_##C load_##C(const job *j, int64_t number) {                                          \
     const int64_t at = number * j->fields + j->coord;                                              \
-    const C a0 = LOAD(j, at), a1 = LOAD(j, at + 1), a2 = LOAD(j, at + 2), a3 = LOAD(j, at + 3);    \
+    const void *data = j->data;                                                                    \
+    const C a0 = LOAD(j, data, at), a1 = LOAD(j, data, at + 1), a2 = LOAD(j, data, at + 2),        \
+            a3 = LOAD(j, data, at + 3);                                                            \
     box_##C box = {                                                                                \
         a0 < a2 ? a0 : a2, a1 < a3 ? a1 : a3, a0 > a2 ? a0 : a2, a1 > a3 ? a1 : a3, 0, 0};         \
     box.area = (box.right - box.left) * (box.bottom - box.top);                                    \
-    box.label = j->id < 0 ? 0 : LOAD(j, number * j->fields + j->id);                               \
+    box.label = j->id < 0 ? 0 : LOAD(j, data, number * j->fields + j->id);                         \
     return box;                                                                                    \
   }                                                                                                \
                                                                                                    \
@@ -120,7 +126,8 @@ typedef struct job {
     for (int64_t p = 0; p < count; ++p) {                                                          \
       const int64_t number = first + order[p];                                                     \
       int drop = held == j->limit;                                                                 \
-      if (!drop && !(LOAD(j, number * j->fields + j->score) > 0)) continue;                        \
+      const int64_t score = j->score_first + order[p] * j->score_step;                             \
+      if (!drop && !(LOAD(j, j->scores, score) > 0)) continue;                                     \
       const box_##C box = load_##C(j, number);                                                     \
       for (int64_t k = 0; !drop && k < suppressors; ++k)                                           \
         drop =                                                                                     \
@@ -137,15 +144,38 @@ typedef struct job {
     return NVM_OK;                                                                                 \
   }
 
-static inline float load_narrow(const job *j, int64_t i) {
-  return j->dtype == NVM_DTYPE_FLOAT16 ? nvm_half_to_float(((const uint16_t *)j->data)[i])
-                                       : ((const float *)j->data)[i];
+static inline float load_narrow(const job *j, const void *data, int64_t i) {
+  return j->dtype == NVM_DTYPE_FLOAT16 ? nvm_half_to_float(((const uint16_t *)data)[i])
+                                       : ((const float *)data)[i];
 }
 
-static inline double load_wide(const job *j, int64_t i) { return ((const double *)j->data)[i]; }
+static inline double load_wide(const job *j, const void *data, int64_t i) {
+  (void)j;
+  return ((const double *)data)[i];
+}
 
 SUPPRESS(float, load_narrow)
 SUPPRESS(double, load_wide)
+
+/* The places of the first `valid` boxes, best score first: NULL on failure. */
+static int64_t *by_score(const nvm_kernel_ctx *ctx, const job *j, int64_t valid, uint64_t *scratch,
+                         int64_t *work, nvm_status *status) {
+  uint64_t *keys, *spare;
+  *status = NVM_OK;
+  NVM_PIECES(ctx, valid, work, *status, begin, end) {
+    nvm_order_keys(j->dtype, j->scores, j->score_first + begin * j->score_step, j->score_step,
+                   end - begin, UINT64_MAX, scratch + begin);
+  }
+  if (*status != NVM_OK) return NULL;
+  return nvm_order_sort(ctx, scratch, valid, work, &keys, &spare, status);
+}
+
+/* Decide about the `count` boxes of `order`; those that go become -1. */
+static nvm_status suppress(const nvm_kernel_ctx *ctx, const job *j, int64_t first, int64_t *order,
+                           int64_t count, void *front, int64_t *work) {
+  return j->dtype == NVM_DTYPE_FLOAT64 ? suppress_double(ctx, j, first, order, count, front, work)
+                                       : suppress_float(ctx, j, first, order, count, front, work);
+}
 
 /* The order in which a batch's boxes stand in the result, -1 for those that are gone: NULL on
  * failure. scratch: 10 words a box, 4 to sort and 6 for those that suppress. */
@@ -157,19 +187,10 @@ static int64_t *arrange(const nvm_kernel_ctx *ctx, const job *j, int64_t first, 
     *status = NVM_OK;
     return order;
   }
-  uint64_t *keys, *spare;
-  *status = NVM_OK;
-  NVM_PIECES(ctx, valid, work, *status, begin, end) {
-    nvm_order_keys(j->dtype, j->data, (first + begin) * j->fields + j->score, j->fields,
-                   end - begin, UINT64_MAX, scratch + begin);
-  }
-  if (*status != NVM_OK) return NULL;
-  int64_t *order = nvm_order_sort(ctx, scratch, valid, work, &keys, &spare, status);
+  int64_t *order = by_score(ctx, j, valid, scratch, work, status);
   if (!order) return NULL;
   const int64_t kept = 0 < j->top_k && j->top_k < valid ? j->top_k : valid;
-  void *front = scratch + 4 * j->boxes;
-  *status = j->dtype == NVM_DTYPE_FLOAT64 ? suppress_double(ctx, j, first, order, kept, front, work)
-                                          : suppress_float(ctx, j, first, order, kept, front, work);
+  *status = suppress(ctx, j, first, order, kept, scratch + 4 * j->boxes, work);
   for (int64_t p = kept; p < valid; ++p) order[p] = -1;
   return *status == NVM_OK ? order : NULL;
 }
@@ -217,24 +238,26 @@ static nvm_status nms(const nvm_kernel_ctx *ctx, int dtype, int itemsize, void *
                       const int64_t *dims, int32_t *number, uint64_t *scratch) {
   const int64_t batch = dims[0], boxes = dims[1];
   const int32_t *valid_count = bufs[1], *indices = bufs[2];
-  const job j = {.data = bufs[0],
-                 .dtype = dtype,
-                 .itemsize = itemsize,
-                 .boxes = boxes,
-                 .fields = dims[2],
-                 .limit = *(const int32_t *)bufs[3],
-                 .force = dims[3],
-                 .top_k = dims[4],
-                 .coord = dims[5],
-                 .score = dims[6],
-                 .id = dims[7],
-                 .threshold = *(const float *)bufs[4]};
+  job j = {.data = bufs[0],
+           .scores = bufs[0],
+           .dtype = dtype,
+           .itemsize = itemsize,
+           .boxes = boxes,
+           .fields = dims[2],
+           .limit = *(const int32_t *)bufs[3],
+           .force = dims[3],
+           .top_k = dims[4],
+           .coord = dims[5],
+           .id = dims[7],
+           .score_step = dims[2],
+           .threshold = *(const float *)bufs[4]};
   int64_t work = 0;
   nvm_status status = check(ctx, dims);
   for (int64_t b = 0; status == NVM_OK && b < batch; ++b) {
     const int64_t valid = valid_count[b], first = b * boxes;
     if (valid < 0 || valid > boxes)
       return ctx->fail(ctx, NVM_INDEX_OUT_OF_RANGE, 1, valid, boxes + 1);
+    j.score_first = first * j.fields + dims[6];
     const int64_t *order = arrange(ctx, &j, first, valid, scratch, &work, &status);
     if (!order) return status;
     if (number) {
@@ -247,18 +270,128 @@ static nvm_status nms(const nvm_kernel_ctx *ctx, int dtype, int itemsize, void *
   return status;
 }
 
-#define VARIANTS(name, NUMBER, size)                                                          \
-  nvm_status nvm_kernel_get_valid_counts_##name(const nvm_kernel_ctx *ctx, void *const *bufs, \
-                                                int64_t *dims) {                              \
-    return valid_counts(ctx, NVM_DTYPE_##NUMBER, size, bufs, dims);                           \
-  }                                                                                           \
-  nvm_status nvm_kernel_nms_indices_##name(const nvm_kernel_ctx *ctx, void *const *bufs,      \
-                                           int64_t *dims) {                                   \
-    return nms(ctx, NVM_DTYPE_##NUMBER, size, bufs, dims, bufs[6], bufs[7]);                  \
-  }                                                                                           \
-  nvm_status nvm_kernel_nms_boxes_##name(const nvm_kernel_ctx *ctx, void *const *bufs,        \
-                                         int64_t *dims) {                                     \
-    return nms(ctx, NVM_DTYPE_##NUMBER, size, bufs, dims, NULL, bufs[6]);                     \
+/* --- all_class_nms --------------------------------------------------------------------------- */
+
+/* The places of the boxes that a class keeps, best first, at the front of *out_order (inside
+ * scratch), and their number. */
+static nvm_status of_class(const nvm_kernel_ctx *ctx, const job *j, int64_t first, float least,
+                           uint64_t *scratch, int64_t *work, const int64_t **out_order,
+                           int64_t *out_kept) {
+  int64_t valid = 0, kept = 0;
+  nvm_status status = NVM_OK;
+  *out_order = NULL;
+  *out_kept = 0;
+  if (!(j->threshold > 0) || j->boxes == 0) return NVM_OK;
+  int64_t *order = by_score(ctx, j, j->boxes, scratch, work, &status);
+  if (!order) return status;
+  for (int64_t p = 0; p < j->boxes; ++p) {
+    const double score = field(j->dtype, j->scores, j->score_first + order[p]);
+    if (score > (double)least) order[valid++] = order[p];
+  }
+  status = suppress(ctx, j, first, order, valid, scratch + 4 * j->boxes, work);
+  for (int64_t p = 0; p < valid && (j->limit < 0 || kept < j->limit); ++p) {
+    if (order[p] >= 0 && field(j->dtype, j->scores, j->score_first + order[p]) > -1)
+      order[kept++] = order[p];
+  }
+  *out_order = order;
+  *out_kept = kept;
+  return status;
+}
+
+static job of_classes(int dtype, int itemsize, void *const *bufs, const int64_t *dims) {
+  const int32_t limit = *(const int32_t *)bufs[2];
+  return (job){.data = bufs[0],
+               .scores = bufs[1],
+               .dtype = dtype,
+               .itemsize = itemsize,
+               .boxes = dims[2],
+               .fields = 4,
+               .limit = limit > 0 ? limit : -1,
+               .force = 1,
+               .id = -1,
+               .score_step = 1,
+               .threshold = *(const float *)bufs[3]};
+}
+
+/* dims: batch, classes, boxes. Rows (batch, class, box) one after the other, then rows of -1; their
+ * number. */
+static nvm_status all_class_rows(const nvm_kernel_ctx *ctx, int dtype, int itemsize,
+                                 void *const *bufs, const int64_t *dims) {
+  const int64_t batch = dims[0], classes = dims[1], boxes = dims[2];
+  int64_t *rows = bufs[5], *count = bufs[6];
+  int64_t work = 0, row = 0;
+  job j = of_classes(dtype, itemsize, bufs, dims);
+  for (int64_t b = 0; b < batch; ++b) {
+    for (int64_t c = 0; c < classes; ++c) {
+      const int64_t *order;
+      int64_t kept;
+      j.score_first = (b * classes + c) * boxes;
+      const nvm_status status =
+          of_class(ctx, &j, b * boxes, *(const float *)bufs[4], bufs[7], &work, &order, &kept);
+      if (status != NVM_OK) return status;
+      for (int64_t p = 0; p < kept; ++p, ++row) {
+        rows[3 * row] = b;
+        rows[3 * row + 1] = c;
+        rows[3 * row + 2] = order[p];
+      }
+    }
+  }
+  *count = row;
+  for (row *= 3; row < 3 * batch * classes * boxes; ++row) rows[row] = -1;
+  return NVM_OK;
+}
+
+/* dims: batch, classes, boxes. For each of the batch: rows (class, box) and their scores, then
+ * zeros; their number. */
+static nvm_status all_class_batches(const nvm_kernel_ctx *ctx, int dtype, int itemsize,
+                                    void *const *bufs, const int64_t *dims) {
+  const int64_t batch = dims[0], classes = dims[1], boxes = dims[2], all = classes * boxes;
+  int64_t work = 0;
+  job j = of_classes(dtype, itemsize, bufs, dims);
+  for (int64_t b = 0; b < batch; ++b) {
+    int64_t *rows = (int64_t *)bufs[5] + 2 * b * all;
+    int64_t row = 0;
+    for (int64_t c = 0; c < classes; ++c) {
+      const int64_t *order;
+      int64_t kept;
+      j.score_first = (b * classes + c) * boxes;
+      const nvm_status status =
+          of_class(ctx, &j, b * boxes, *(const float *)bufs[4], bufs[8], &work, &order, &kept);
+      if (status != NVM_OK) return status;
+      for (int64_t p = 0; p < kept; ++p, ++row) {
+        rows[2 * row] = c;
+        rows[2 * row + 1] = order[p];
+        nvm_order_copy(itemsize, bufs[6], b * all + row, j.scores, j.score_first + order[p]);
+      }
+    }
+    ((int64_t *)bufs[7])[b] = row;
+    if (row == all) continue;
+    memset(rows + 2 * row, 0, (size_t)(all - row) * 2 * sizeof *rows);
+    memset((char *)bufs[6] + (b * all + row) * itemsize, 0, (size_t)((all - row) * itemsize));
+  }
+  return NVM_OK;
+}
+
+#define VARIANTS(name, NUMBER, size)                                                               \
+  nvm_status nvm_kernel_get_valid_counts_##name(const nvm_kernel_ctx *ctx, void *const *bufs,      \
+                                                int64_t *dims) {                                   \
+    return valid_counts(ctx, NVM_DTYPE_##NUMBER, size, bufs, dims);                                \
+  }                                                                                                \
+  nvm_status nvm_kernel_nms_indices_##name(const nvm_kernel_ctx *ctx, void *const *bufs,           \
+                                           int64_t *dims) {                                        \
+    return nms(ctx, NVM_DTYPE_##NUMBER, size, bufs, dims, bufs[6], bufs[7]);                       \
+  }                                                                                                \
+  nvm_status nvm_kernel_nms_boxes_##name(const nvm_kernel_ctx *ctx, void *const *bufs,             \
+                                         int64_t *dims) {                                          \
+    return nms(ctx, NVM_DTYPE_##NUMBER, size, bufs, dims, NULL, bufs[6]);                          \
+  }                                                                                                \
+  nvm_status nvm_kernel_all_class_nms_##name(const nvm_kernel_ctx *ctx, void *const *bufs,         \
+                                             int64_t *dims) {                                      \
+    return all_class_rows(ctx, NVM_DTYPE_##NUMBER, size, bufs, dims);                              \
+  }                                                                                                \
+  nvm_status nvm_kernel_all_class_nms_batches_##name(const nvm_kernel_ctx *ctx, void *const *bufs, \
+                                                     int64_t *dims) {                              \
+    return all_class_batches(ctx, NVM_DTYPE_##NUMBER, size, bufs, dims);                           \
   }
 
 VARIANTS(float16, FLOAT16, 2)

@@ -177,6 +177,20 @@ def _suppression(name: str, outputs: tuple[COperand, ...]) -> CKernel:
     )
 
 
+def _all_classes(name: str, outputs: tuple[COperand, ...]) -> CKernel:
+    """Non-maximum suppression of every class by itself: the boxes that are kept, and how many."""
+    operands = (
+        COperand("in", "T", ("batch", "boxes", 4)),
+        COperand("in", "T", ("batch", "classes", "boxes")),
+        COperand("in", "int32", ()),
+        COperand("in", "float32", ()),
+        COperand("in", "float32", ()),
+        *outputs,
+        COperand("scratch", "uint64", (10, "boxes")),
+    )
+    return CKernel(name, "vision", _FLOATS, operands, ("batch", "classes", "boxes"), may_fail=True)
+
+
 C_KERNELS: tuple[CKernel, ...] = (
     _arg_reduce("argmax"),
     _arg_reduce("argmin"),
@@ -196,6 +210,21 @@ C_KERNELS: tuple[CKernel, ...] = (
         (COperand("out", "int32", ("batch", "boxes")), COperand("out", "int32", ("batch", 1))),
     ),
     _suppression("nms_boxes", (COperand("out", "T", ("batch", "boxes", "fields")),)),
+    _all_classes(
+        "all_class_nms",
+        (
+            COperand("out", "int64", ("batch", "classes", "boxes", 3)),
+            COperand("out", "int64", (1,)),
+        ),
+    ),
+    _all_classes(
+        "all_class_nms_batches",
+        (
+            COperand("out", "int64", ("batch", "classes", "boxes", 2)),
+            COperand("out", "T", ("batch", "classes", "boxes")),
+            COperand("out", "int64", ("batch",)),
+        ),
+    ),
 )
 BY_VARIANT: dict[str, tuple[CKernel, str]] = {
     row.variant(name): (row, name) for row in C_KERNELS for name in row.dtypes

@@ -12,7 +12,7 @@ from nimblevm.errors import InvalidInputType
 from nimblevm.relay import ir, op
 from nimblevm.relay.builder_sizes import given, is_computed, vector
 from nimblevm.relay.call import Operand, call_op
-from nimblevm.relay.nn_conv import Sizes, sizes
+from nimblevm.relay.nn_conv import Sizes, pads, sizes
 
 
 def resize1d(
@@ -95,4 +95,61 @@ def _bounds(roi: Any) -> np.ndarray[Any, Any]:
         ) from None
 
 
-__all__ = ["resize1d", "resize2d", "resize3d"]
+def crop_and_resize(
+    data: Operand,
+    boxes: Operand,
+    box_indices: Operand,
+    crop_size: Sizes,
+    layout: str,
+    method: str = "bilinear",
+    extrapolation_value: float = 0,
+    out_dtype: str | None = None,
+) -> ir.Call:
+    """Parts of images, resized to crop_size."""
+    attrs = op.crop_and_resize.CropAndResizeAttrs(
+        sizes(crop_size, 2) or (), layout, method, float(extrapolation_value), out_dtype
+    )
+    return call_op("image.crop_and_resize", data, boxes, box_indices, attrs=attrs)
+
+
+def dilation2d(
+    data: Operand,
+    weight: Operand,
+    strides: Sizes = (1, 1),
+    padding: Sizes = (0, 0),
+    dilations: Sizes = (1, 1),
+    data_layout: str = "NCHW",
+    kernel_layout: str = "IHW",
+    out_dtype: str = "",
+) -> ir.Call:
+    """The greatest of data plus weight in each window."""
+    attrs = op.dilation2d.Dilation2DAttrs(
+        sizes(strides, 2) or (), pads(padding, 2), sizes(dilations, 2) or (), data_layout, kernel_layout, out_dtype,
+    )  # fmt: skip
+    return call_op("image.dilation2d", data, weight, attrs=attrs)
+
+
+def affine_grid(data: Operand, target_shape: Sizes | None = None) -> ir.Call:
+    """The places to which affine maps move a grid of target_shape."""
+    if target_shape is None:
+        raise InvalidInputType("affine_grid: target_shape must be given")
+    attrs = op.grid_sample.AffineGridAttrs(sizes(target_shape, 2) or ())
+    return call_op("image.affine_grid", data, attrs=attrs)
+
+
+def grid_sample(
+    data: Operand,
+    grid: Operand,
+    method: str = "bilinear",
+    layout: str = "NCHW",
+    padding_mode: str = "zeros",
+    align_corners: bool = True,
+) -> ir.Call:
+    """data at the places of grid."""
+    attrs = op.grid_sample.GridSampleAttrs(method, layout, padding_mode, align_corners)
+    return call_op("image.grid_sample", data, grid, attrs=attrs)
+
+
+__all__ = [
+    "affine_grid", "crop_and_resize", "dilation2d", "grid_sample", "resize1d", "resize2d", "resize3d",
+]  # fmt: skip

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from nimblevm.relay import ir, op
 from nimblevm.relay.call import Operand, TupleWrapper, call_op, constant
+from nimblevm.relay.nn_conv import Sizes
+from nimblevm.relay.nn_conv import sizes as pair_of
 
 
 def _number(value: Operand, dtype: str) -> Operand:
@@ -44,4 +48,91 @@ def non_max_suppression(
     return TupleWrapper(call, 2) if return_indices else call
 
 
-__all__ = ["get_valid_counts", "non_max_suppression"]
+def all_class_non_max_suppression(
+    boxes: Operand,
+    scores: Operand,
+    max_output_boxes_per_class: Operand = -1,
+    iou_threshold: Operand = -1.0,
+    score_threshold: Operand = -1.0,
+    output_format: str = "onnx",
+) -> TupleWrapper:
+    """(indices, their number), or for "tensorflow" (indices, scores, numbers), of the boxes that each class keeps."""
+    attrs = op.all_class_nms.AllClassNonMaximumSuppressionAttrs(output_format)
+    limit = _number(max_output_boxes_per_class, "int32")
+    thresholds = (_number(value, "float32") for value in (iou_threshold, score_threshold))
+    call = call_op(
+        "vision.all_class_non_max_suppression", boxes, scores, limit, *thresholds, attrs=attrs
+    )
+    return TupleWrapper(call, 2 if output_format == "onnx" else 3)
+
+
+def multibox_prior(
+    data: Operand,
+    sizes: Sequence[float] = (1.0,),
+    ratios: Sequence[float] = (1.0,),
+    steps: Sequence[float] = (-1.0, -1.0),
+    offsets: Sequence[float] = (0.5, 0.5),
+    clip: bool = False,
+) -> ir.Call:
+    """Anchors: boxes of several sizes and ratios around each place of an image."""
+    sizes, ratios, steps, offsets = (
+        tuple(map(float, values)) for values in (sizes, ratios, steps, offsets)
+    )
+    attrs = op.multibox.MultiBoxPriorAttrs(sizes, ratios, steps, offsets, clip)
+    return call_op("vision.multibox_prior", data, attrs=attrs)
+
+
+def multibox_transform_loc(
+    cls_prob: Operand,
+    loc_pred: Operand,
+    anchor: Operand,
+    clip: bool = True,
+    threshold: float = 0.01,
+    variances: Sequence[float] = (0.1, 0.1, 0.2, 0.2),
+    keep_background: bool = False,
+) -> TupleWrapper:
+    """(boxes, valid_count): the anchors that have a class, moved as predicted, at the front."""
+    attrs = op.multibox.MultiBoxTransformLocAttrs(
+        clip, float(threshold), tuple(map(float, variances)), keep_background
+    )
+    made = call_op("vision.multibox_transform_loc", cls_prob, loc_pred, anchor, attrs=attrs)
+    return TupleWrapper(made, 2)
+
+
+def roi_align(
+    data: Operand,
+    rois: Operand,
+    pooled_size: Sizes,
+    spatial_scale: float,
+    sample_ratio: int = -1,
+    layout: str = "NCHW",
+    mode: str = "avg",
+) -> ir.Call:
+    """The mean or greatest of places in bins of regions of an image."""
+    attrs = op.roi.ROIAlignAttrs(
+        pair_of(pooled_size, 2) or (), float(spatial_scale), sample_ratio, layout, mode
+    )
+    return call_op("vision.roi_align", data, rois, attrs=attrs)
+
+
+def roi_pool(
+    data: Operand,
+    rois: Operand,
+    pooled_size: Sizes,
+    spatial_scale: float,
+    layout: str = "NCHW",
+) -> ir.Call:
+    """The greatest element in bins of regions of an image."""
+    attrs = op.roi.ROIPoolAttrs(pair_of(pooled_size, 2) or (), float(spatial_scale), layout)
+    return call_op("vision.roi_pool", data, rois, attrs=attrs)
+
+
+def yolo_reorg(data: Operand, stride: int) -> ir.Call:
+    """darknet's reorganization of an image."""
+    return call_op("vision.yolo_reorg", data, attrs=op.yolo_reorg.YoloReorgAttrs(stride))
+
+
+__all__ = [
+    "all_class_non_max_suppression", "get_valid_counts", "multibox_prior", "multibox_transform_loc",
+    "non_max_suppression", "roi_align", "roi_pool", "yolo_reorg",
+]  # fmt: skip

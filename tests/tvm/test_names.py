@@ -24,11 +24,9 @@ ABSENT: dict[str, str | None] = {
     "tvm.runtime.profiler_vm": None,  # kernels' times are nimblevm.vm's
     "tvm.relay": """TypeRelation build
         fixed_point_multiply matrix_set_diag optimize reverse_reshape sparse_fill_empty_rows""",
-    "tvm.relay.nn": """Constant bitpack bitserial_conv2d bitserial_dense contrib_conv2d_nchwc conv2d_backward_weight correlation deformable_conv2d
-        nll_loss""",
-    "tvm.relay.image": "affine_grid crop_and_resize dilation2d grid_sample",
-    "tvm.relay.vision": """all_class_non_max_suppression multibox_prior multibox_transform_loc proposal roi_align
-        roi_pool yolo_reorg""",
+    "tvm.relay.nn": """Constant bitpack bitserial_conv2d bitserial_dense contrib_conv2d_nchwc conv2d_backward_weight
+        correlation deformable_conv2d nll_loss""",
+    "tvm.relay.vision": "proposal",
     "tvm.relay.transform": """AlterOpLayout AnnotateSpans BackwardFoldScaleAxis CanonicalizeCast
         CanonicalizeOps CapturePostDfsIndexInSpans ChangeBatch CombineParallelBatchMatmul CombineParallelConv2D
         CombineParallelDense ConvertLayout Defunctionalization DefuseOps DivToMul FakeQuantizationToInteger FastMath

@@ -6,6 +6,12 @@
 #include "nvm_kernel.h"
 #include "generated/nvm_dtype.h"
 
+nvm_status nvm_kernel_all_class_nms_batches_float16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_all_class_nms_batches_float32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_all_class_nms_batches_float64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_all_class_nms_float16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_all_class_nms_float32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_all_class_nms_float64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 nvm_status nvm_kernel_argmax_float32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 nvm_status nvm_kernel_argmax_float64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 nvm_status nvm_kernel_argmax_int32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
@@ -146,6 +152,75 @@ nvm_status nvm_kernel_unique_uint8(const nvm_kernel_ctx *ctx, void *const *bufs,
 
 #ifdef NVM_C_KERNELS_TABLE
 static const int64_t zero_attrs[6] = {0};
+static const nvm_operand all_class_nms_batches_float16_operands[] = {
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}, {NVM_AXIS_CONST, 0, 4}}},
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 4, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}, {NVM_AXIS_CONST, 0, 2}}},
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 10}, {NVM_AXIS_DIM, 0, 2}}},
+};
+static const nvm_signature all_class_nms_batches_float16_signature = {9, 5, 3, 1, 3, 0, 0, 0, 1, all_class_nms_batches_float16_operands, NULL, NULL, 0};
+static const nvm_operand all_class_nms_batches_float32_operands[] = {
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}, {NVM_AXIS_CONST, 0, 4}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 4, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}, {NVM_AXIS_CONST, 0, 2}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 10}, {NVM_AXIS_DIM, 0, 2}}},
+};
+static const nvm_signature all_class_nms_batches_float32_signature = {9, 5, 3, 1, 3, 0, 0, 0, 1, all_class_nms_batches_float32_operands, NULL, NULL, 0};
+static const nvm_operand all_class_nms_batches_float64_operands[] = {
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}, {NVM_AXIS_CONST, 0, 4}}},
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 4, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}, {NVM_AXIS_CONST, 0, 2}}},
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 10}, {NVM_AXIS_DIM, 0, 2}}},
+};
+static const nvm_signature all_class_nms_batches_float64_signature = {9, 5, 3, 1, 3, 0, 0, 0, 1, all_class_nms_batches_float64_operands, NULL, NULL, 0};
+static const nvm_operand all_class_nms_float16_operands[] = {
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}, {NVM_AXIS_CONST, 0, 4}}},
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 4, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}, {NVM_AXIS_CONST, 0, 3}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 10}, {NVM_AXIS_DIM, 0, 2}}},
+};
+static const nvm_signature all_class_nms_float16_signature = {8, 5, 2, 1, 3, 0, 0, 0, 1, all_class_nms_float16_operands, NULL, NULL, 0};
+static const nvm_operand all_class_nms_float32_operands[] = {
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}, {NVM_AXIS_CONST, 0, 4}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 4, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}, {NVM_AXIS_CONST, 0, 3}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 10}, {NVM_AXIS_DIM, 0, 2}}},
+};
+static const nvm_signature all_class_nms_float32_signature = {8, 5, 2, 1, 3, 0, 0, 0, 1, all_class_nms_float32_operands, NULL, NULL, 0};
+static const nvm_operand all_class_nms_float64_operands[] = {
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}, {NVM_AXIS_CONST, 0, 4}}},
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 4, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}, {NVM_AXIS_CONST, 0, 3}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 10}, {NVM_AXIS_DIM, 0, 2}}},
+};
+static const nvm_signature all_class_nms_float64_signature = {8, 5, 2, 1, 3, 0, 0, 0, 1, all_class_nms_float64_operands, NULL, NULL, 0};
 static const nvm_operand argmax_float32_operands[] = {
     {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
     {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
@@ -1090,6 +1165,12 @@ static const nvm_operand unique_uint8_operands[] = {
 };
 static const nvm_signature unique_uint8_signature = {6, 1, 4, 1, 1, 1, 0, 1, 1, unique_uint8_operands, zero_attrs, NULL, 0};
 static const nvm_c_kernel c_kernels[] = {
+    {"all_class_nms_batches_float16", nvm_kernel_all_class_nms_batches_float16, &all_class_nms_batches_float16_signature},
+    {"all_class_nms_batches_float32", nvm_kernel_all_class_nms_batches_float32, &all_class_nms_batches_float32_signature},
+    {"all_class_nms_batches_float64", nvm_kernel_all_class_nms_batches_float64, &all_class_nms_batches_float64_signature},
+    {"all_class_nms_float16", nvm_kernel_all_class_nms_float16, &all_class_nms_float16_signature},
+    {"all_class_nms_float32", nvm_kernel_all_class_nms_float32, &all_class_nms_float32_signature},
+    {"all_class_nms_float64", nvm_kernel_all_class_nms_float64, &all_class_nms_float64_signature},
     {"argmax_float32", nvm_kernel_argmax_float32, &argmax_float32_signature},
     {"argmax_float64", nvm_kernel_argmax_float64, &argmax_float64_signature},
     {"argmax_int32", nvm_kernel_argmax_int32, &argmax_int32_signature},

@@ -1,4 +1,4 @@
-"""nn.depth_to_space, nn.space_to_depth, nn.space_to_batch_nd, nn.batch_to_space_nd, layout_transform: other indices."""
+"""Blocks of space, layout_transform and vision.yolo_reorg: the same elements at other indices."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from nimblevm.kernels.tensor_expr import (
 )
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim
+from nimblevm.relay.op.blocks import SpaceToDepthAttrs
 from nimblevm.relay.op.layout_transform import Layout, parsed
 from nimblevm.relay.op.pad import PadAttrs
 from nimblevm.relay.op.windows import arranged
@@ -121,6 +122,21 @@ def _layout_transform(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any
     )
 
 
+def _yolo(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tensors:
+    data, block = single(args[0]), attrs.stride
+    reshape = find_compute("reshape")
+    assert reshape is not None
+    n, c, h, w = data.shape
+    channels = dims.floordiv(c, block * block)
+    seen = TensorType((n, channels, dims.mul(h, block), dims.mul(w, block)), data.dtype)
+    image = reshape(em, (data,), None, seen)
+    moved_ = _space_to_depth(
+        em, (image,), SpaceToDepthAttrs(block), TensorType(data.shape, data.dtype)
+    )
+    return reshape(em, (moved_,), None, out)
+
+
+register_compute("vision.yolo_reorg", _yolo)
 register_compute("nn.depth_to_space", _depth_to_space)
 register_compute("nn.space_to_depth", _space_to_depth)
 register_compute("nn.space_to_batch_nd", _space_to_batch)

@@ -104,6 +104,14 @@ def guarded(
     return found
 
 
+def named(em: Emitter, value: Value, index: Index) -> Value:
+    """A value that is computed once for each `index`, in a local, however often it is used below."""
+    with em.hoisted(index):
+        found = em.local(value.dtype, index)
+        em.emit(SetLocal(found, value))
+    return found
+
+
 def scalar(value: Value) -> TensorExpr:
     """A constant as a tensor of rank 0."""
 
@@ -147,6 +155,6 @@ def unflattened(em: Emitter, shape: Sequence[Dim], position: Value) -> Index:
 
 
 __all__ = [
-    "all_of", "axis_of", "flat_position", "greatest", "guarded", "known", "least", "reduced_axes", "scalar",
+    "all_of", "axis_of", "flat_position", "greatest", "guarded", "known", "least", "named", "reduced_axes", "scalar",
     "tensor_type", "unflattened", "wide", "widened", "within",
 ]  # fmt: skip

@@ -33,26 +33,26 @@ Tap = tuple[Value, Value | None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Number:
+class Number:
     """A value with operators, so that a formula can be written once for arrays and for kernels."""
 
     b: Builder
     value: Value
 
-    def __add__(self, other: _Number) -> _Number:
-        return _Number(self.b, self.b.add(self.value, other.value))
+    def __add__(self, other: Number) -> Number:
+        return Number(self.b, self.b.add(self.value, other.value))
 
-    def __sub__(self, other: _Number) -> _Number:
-        return _Number(self.b, self.b.sub(self.value, other.value))
+    def __sub__(self, other: Number) -> Number:
+        return Number(self.b, self.b.sub(self.value, other.value))
 
-    def __mul__(self, other: _Number) -> _Number:
-        return _Number(self.b, self.b.mul(self.value, other.value))
+    def __mul__(self, other: Number) -> Number:
+        return Number(self.b, self.b.mul(self.value, other.value))
 
-    def __truediv__(self, other: _Number) -> _Number:
-        return _Number(self.b, self.b.binary("div", self.value, other.value))
+    def __truediv__(self, other: Number) -> Number:
+        return Number(self.b, self.b.binary("div", self.value, other.value))
 
 
-class _Axis:
+class Axis:
     """Sampling along one axis, in floats of `dtype`."""
 
     def __init__(
@@ -61,13 +61,13 @@ class _Axis:
         self.b, self.spec, self.axis, self.dtype = em.b, spec, axis, dtype
         self.size, self.out = (em.dim(size) for size in sizes)
 
-    def const(self, value: float) -> _Number:
-        return _Number(self.b, self.b.const(value, self.dtype))
+    def const(self, value: float) -> Number:
+        return Number(self.b, self.b.const(value, self.dtype))
 
-    def float_of(self, value: Value) -> _Number:
-        return _Number(self.b, self.b.cast(value, self.dtype))
+    def float_of(self, value: Value) -> Number:
+        return Number(self.b, self.b.cast(value, self.dtype))
 
-    def place(self, index: Value) -> _Number:
+    def place(self, index: Value) -> Number:
         """Where in data an element of the result lies."""
         b = self.b
         x, half = self.float_of(index), self.const(0.5)
@@ -87,14 +87,14 @@ class _Axis:
                 end = self.const(self.spec.roi[self.axis + len(self.spec.letters)])
                 middle = half * (start + end) * last
                 found = x * ((end - start) * last / steps) + start * last
-                return _Number(b, b.select(single_, middle.value, found.value))
+                return Number(b, b.select(single_, middle.value, found.value))
             case "pytorch_half_pixel":
                 found = (x + half) * (size / out) - half
-                return _Number(b, b.select(single_, self.const(0).value, found.value))
+                return Number(b, b.select(single_, self.const(0).value, found.value))
             case _:
                 return (x + half) * (size / out) - half
 
-    def _nearest(self, x: _Number) -> Value:
+    def _nearest(self, x: Number) -> Value:
         b = self.b
         match rounding_of(self.spec):
             case "round":
@@ -108,41 +108,72 @@ class _Axis:
             case _:
                 return b.unary("floor", (x + self.const(EPSILON)).value)
 
-    def _inside(self, place: Value) -> Value:
+    def inside(self, place: Value) -> Value:
         b = self.b
         low = b.binary("max", b.cast(place, "int64"), b.i64(0))
         return b.binary("min", low, b.sub(self.size, b.i64(1)))
 
-    def taps(self, x: _Number) -> list[Tap]:
-        """(position, weight or None for 1) of the elements that make one of the result."""
-        b = self.b
-        if self.spec.method == "nearest_neighbor":
-            return [(self._inside(self._nearest(x)), None)]
+    def points(self, x: Number) -> list[tuple[Number, Number | None]]:
+        """(place, weight or None for 1) of the elements around x; a place may lie outside."""
         one = self.const(1)
-        low = _Number(b, b.unary("floor", x.value))
+        if self.spec.method == "nearest_neighbor":
+            return [(Number(self.b, self._nearest(x)), None)]
+        low = Number(self.b, self.b.unary("floor", x.value))
         t = x - low
         if self.spec.method == "linear":
-            near, far = self._inside(low.value), self._inside((low + one).value)
-            return [(near, (one - t).value), (far, t.value)]
-        places = [low + self.const(k) for k in (-1, 0, 1, 2)]
-        alpha = self.const(self.spec.alpha)
-        weights = cubic_weights(t, alpha, self.const(2), self.const(3), one)
-        if self.spec.exclude:
-            weights = [self._kept(p, w) for p, w in zip(places, weights, strict=True)]
-            total = weights[0] + weights[1] + weights[2] + weights[3]
-            weights = [w / total for w in weights]
-        return [(self._inside(p.value), w.value) for p, w in zip(places, weights, strict=True)]
+            return [(low, one - t), (low + one, t)]
+        weights = cubic_weights(t, self.const(self.spec.alpha), self.const(2), self.const(3), one)
+        return [(low + self.const(k), w) for k, w in zip((-1, 0, 1, 2), weights, strict=True)]
 
-    def _kept(self, place: _Number, weight: _Number) -> _Number:
+    def taps(self, x: Number) -> list[Tap]:
+        """(position, weight or None for 1) of the elements that make one of the result."""
+        found = self.points(x)
+        if self.spec.method == "cubic" and self.spec.exclude:
+            kept = [(p, self._kept(p, w)) for p, w in found if w is not None]
+            total = kept[0][1] + kept[1][1] + kept[2][1] + kept[3][1]
+            found = [(p, w / total) for p, w in kept]
+        return [(self.inside(p.value), None if w is None else w.value) for p, w in found]
+
+    def _kept(self, place: Number, weight: Number) -> Number:
         outside = self.outside(place)
-        return _Number(self.b, self.b.select(outside, self.const(0).value, weight.value))
+        return Number(self.b, self.b.select(outside, self.const(0).value, weight.value))
 
-    def outside(self, place: _Number) -> Value:
+    def within(self, place: Number) -> Value:
+        """Whether a place is within data; a NaN is not."""
+        b = self.b
+        last = self.float_of(b.sub(self.size, b.i64(1)))
+        low = b.compare("ge", place.value, self.const(0).value)
+        return b.binary("and", low, b.compare("le", place.value, last.value))
+
+    def outside(self, place: Number) -> Value:
         """Whether a place is not within data."""
         b = self.b
         last = self.float_of(b.sub(self.size, b.i64(1)))
         low = b.compare("lt", place.value, self.const(0).value)
         return b.binary("or", low, b.compare("gt", place.value, last.value))
+
+
+def weighted(
+    em: Emitter,
+    data: TensorExpr,
+    layout: str,
+    calc: str,
+    where: dict[str, Value],
+    taps: Sequence[tuple[str, list[Tap]]],
+) -> Generator[Any, Value, Value]:
+    """The weighted sum over the taps of the first axis (letter) of those over the others; axes are three at most."""
+    b = em.b
+    if not taps:
+        value = yield data, arranged(layout, where)
+        return value if calc == data.dtype else b.cast(value, calc)
+    (letter, here), *others = taps
+    found: Value | None = None
+    for position, weight in here:
+        part = yield from weighted(em, data, layout, calc, {**where, letter: position}, others)
+        part = part if weight is None else b.mul(part, weight)
+        found = part if found is None else b.add(found, part)
+    assert found is not None
+    return found
 
 
 def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tensors:
@@ -153,28 +184,15 @@ def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tens
     calc = "float64" if data.dtype == "float64" else "float32"
     of_data = dict(zip(spec.layout, data.shape, strict=True))
     of_out = dict(zip(spec.layout, out.shape, strict=True))
-    axes = [_Axis(em, spec, n, (of_data[c], of_out[c]), calc) for n, c in enumerate(spec.letters)]
-
-    def total(where: dict[str, Value], taps: Sequence[list[Tap]]) -> Generator[Any, Value, Value]:
-        """The weighted sum over the taps of the first axis of those over the others; axes are three at most."""
-        if not taps:
-            value = yield data, arranged(spec.layout, where)
-            return value if spec.method == "nearest_neighbor" else b.cast(value, calc)
-        letter = spec.letters[len(spec.letters) - len(taps)]
-        found: Value | None = None
-        for position, weight in taps[0]:
-            part = yield from total({**where, letter: position}, taps[1:])
-            part = part if weight is None else b.mul(part, weight)
-            found = part if found is None else b.add(found, part)
-        assert found is not None
-        return found
+    axes = [Axis(em, spec, n, (of_data[c], of_out[c]), calc) for n, c in enumerate(spec.letters)]
 
     def at(index: Index) -> Steps:
         yield from em.cheap(data)
         where = dict(zip(spec.layout, index, strict=True))
         places = [axis.place(where[c]) for axis, c in zip(axes, spec.letters, strict=True)]
-        taps = [axis.taps(x) for axis, x in zip(axes, places, strict=True)]
-        value = yield from total(where, taps)
+        taps = [(c, axis.taps(x)) for c, axis, x in zip(spec.letters, axes, places, strict=True)]
+        kind = data.dtype if spec.method == "nearest_neighbor" else calc
+        value = yield from weighted(em, data, spec.layout, kind, where, taps)
         if spec.mode == "tf_crop_and_resize":
             fill = b.cast(b.const(spec.extrapolation, calc), value.dtype)
             for axis, x in zip(axes, places, strict=True):
@@ -187,3 +205,5 @@ def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tens
 
 for _name in OPERATORS:
     register_compute(_name, _compute)
+
+__all__ = ["Axis", "Number", "Tap", "weighted"]

@@ -1,9 +1,10 @@
-"""vision.get_valid_counts and vision.non_max_suppression: C kernels in the operands' own shapes."""
+"""vision.get_valid_counts and the kinds of non-maximum suppression: C kernels in the operands' own shapes."""
 
 from __future__ import annotations
 
 from nimblevm.kernels.c_rules import CCall, register_c_call
 from nimblevm.kernels.compute.sort import operand, results
+from nimblevm.relay.dims import Dim
 from nimblevm.relay.ir import Call
 
 
@@ -26,5 +27,19 @@ def _suppression(call: Call) -> CCall:
     return CCall(f"{name}_{data.dtype}", data.shape, constants, shapes)
 
 
+def _all_classes(call: Call) -> CCall:
+    boxes, scores = operand(call, 0), operand(call, 1)
+    batch, classes, count = scores.shape
+    every = (batch, classes, count)
+    inputs = (boxes.shape, scores.shape, (), (), ())
+    outputs: tuple[tuple[Dim, ...], ...]
+    if call.attrs.output_format == "onnx":
+        name, outputs = "all_class_nms", ((*every, 3), (1,))
+    else:
+        name, outputs = "all_class_nms_batches", ((*every, 2), every, (batch,))
+    return CCall(f"{name}_{boxes.dtype}", every, (), (*inputs, *outputs))
+
+
+register_c_call("vision.all_class_non_max_suppression", _all_classes, only=True)
 register_c_call("vision.get_valid_counts", _valid_counts, only=True)
 register_c_call("vision.non_max_suppression", _suppression, only=True)

@@ -83,10 +83,10 @@ def _iou(a: Array, b: Array) -> Any:
     return a.dtype.type(0) if union <= 0 else area / union
 
 
-def _suppress(
+def suppress(
     boxes: Array, places: Array, limit: int, threshold: Any, attrs: NonMaximumSuppressionAttrs
 ) -> list[int]:
-    """The places in order, -1 for the boxes that go."""
+    """The places in order, -1 for the boxes that go; `limit` boxes are kept at most, if that is not negative."""
     left: list[int] = []
     kept: list[Array] = []
     held = 0
@@ -118,7 +118,7 @@ def _arrange(
     kept = attrs.top_k if 0 < attrs.top_k < count else count
     compared = as_compute(boxes)
     bound = compared.dtype.type(threshold)
-    left = _suppress(compared, places[:kept], limit, bound, attrs)
+    left = suppress(compared, places[:kept], limit, bound, attrs)
     return left + [-1] * (count - kept)
 
 

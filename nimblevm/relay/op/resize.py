@@ -342,7 +342,7 @@ def cubic_weights(t: Any, alpha: Any, two: Any, three: Any, one: Any) -> list[An
     ]
 
 
-def _taps(spec: Sampling, x: Array, size: int) -> list[tuple[Array, Array | None]]:
+def taps(spec: Sampling, x: Array, size: int) -> list[tuple[Array, Array | None]]:
     """(positions, weights or None for 1) of the elements that make each one of the result."""
     kind = x.dtype.type
     if spec.method == "nearest_neighbor":
@@ -367,9 +367,10 @@ def _inside(places: Array, size: int) -> Array:
     return np.clip(places, 0, size - 1).astype("int64")
 
 
-def _along(data: Array, axis: int, taps: list[tuple[Array, Array | None]]) -> Array:
+def along(data: Array, axis: int, found: list[tuple[Array, Array | None]]) -> Array:
+    """data sampled along an axis, from what `taps` gives."""
     total: Array | None = None
-    for places, weights in taps:
+    for places, weights in found:
         part = np.take(data, places, axis)
         if weights is not None:
             part = part * weights.reshape(-1, *(1,) * (data.ndim - 1 - axis))
@@ -397,7 +398,7 @@ def _reference(inputs: tuple[Array, ...], attrs: Any, result: Type) -> Array:
     with np.errstate(all="ignore"):
         # The last axis first, as the kernel does.
         for axis in reversed(range(len(sizes))):
-            data = _along(data, 2 + axis, _taps(spec, places[axis], sizes[axis]))
+            data = along(data, 2 + axis, taps(spec, places[axis], sizes[axis]))
         if spec.mode == "tf_crop_and_resize":
             outside = np.zeros(outs, "bool")
             for axis, (x, size) in enumerate(zip(places, sizes, strict=True)):

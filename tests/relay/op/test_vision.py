@@ -1,0 +1,313 @@
+"""Detectors and sampled images, element by element as their definitions say; regions and indices that are out of range."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nimblevm as nvm
+from nimblevm import relay
+from nimblevm.errors import IndexOutOfRange, RelayTypeError, ShapeMismatch
+from nimblevm.relay.interpreter import evaluate
+from tests.kernels.native import flat
+
+RNG = np.random.default_rng(3)
+DATA = RNG.normal(size=(2, 3, 5, 6)).astype("float32")
+
+
+def program(made: Any, values: tuple[np.ndarray, ...]) -> relay.IRModule:
+    params = [
+        relay.var(f"p{i}", shape=tuple(relay.Any() for _ in v.shape), dtype=v.dtype.name)
+        for i, v in enumerate(values)
+    ]
+    body = made(*params)
+    body = body.tuple_value if isinstance(body, relay.TupleWrapper) else body
+    return relay.infer_type(relay.IRModule.from_expr(relay.Function(params, body)))
+
+
+def run(made: Any, *values: np.ndarray) -> Any:
+    """The compiled program's value on unknown sizes, near the oracle's. made: parameters -> expression."""
+    mod = program(made, values)
+    expected = evaluate(mod, values)
+    with nvm.compile(mod, native=False) as exe, nvm.VirtualMachine(exe) as vm:
+        for a, b in zip(flat(vm.run(*values)), flat(expected), strict=True):
+            np.testing.assert_allclose(np.asarray(a), b, rtol=1e-5, atol=1e-6)
+    return expected
+
+
+def fails(error: type[Exception], made: Any, *values: np.ndarray) -> None:
+    """Both the oracle and the compiled program raise."""
+    mod = program(made, values)
+    with pytest.raises(error):
+        evaluate(mod, values)
+    with nvm.compile(mod, native=False) as exe, nvm.VirtualMachine(exe) as vm:
+        with pytest.raises(error):
+            vm.run(*values)
+
+
+def linear(image: np.ndarray, y: float, x: float) -> float:
+    """An (H, W) at a place, 0 far outside."""
+    height, width = image.shape
+    if y < -1 or x < -1 or y > height or x > width:
+        return 0.0
+    y, x = min(max(y, 0.0), height - 1), min(max(x, 0.0), width - 1)
+    i, j = int(y), int(x)
+    k, m = min(i + 1, height - 1), min(j + 1, width - 1)
+    top = image[i, j] * (1 - x + j) + image[i, m] * (x - j)
+    low = image[k, j] * (1 - x + j) + image[k, m] * (x - j)
+    return float(top * (1 - y + i) + low * (y - i))
+
+
+ROIS = np.float32([[1, 1, 0.5, 4, 3.5], [0, -3, -2, 1, 9], [1, 2, 2, 2, 2], [0, 30, 1, 40, 2]])
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
+@pytest.mark.parametrize("ratio", [-1, 2])
+def test_roi_align_by_its_places(mode: str, ratio: int) -> None:
+    found = run(
+        lambda d, r: relay.vision.roi_align(d, r, (2, 3), 0.8, ratio, "NCHW", mode), DATA, ROIS
+    )
+    for n, (image, *corners) in enumerate(ROIS):
+        x1, y1, x2, y2 = (c * np.float32(0.8) for c in corners)
+        high, wide = max(y2 - y1, 1) / 2, max(x2 - x1, 1) / 3
+        rows, columns = (ratio if ratio > 0 else int(np.ceil(s)) for s in (high, wide))
+        for c, i, j in np.ndindex(3, 2, 3):
+            values = [
+                linear(
+                    DATA[int(image), c],
+                    y1 + i * high + (p + 0.5) * high / rows,
+                    x1 + j * wide + (q + 0.5) * wide / columns,
+                )
+                for p in range(rows) for q in range(columns)
+            ]  # fmt: skip
+            wanted = np.mean(values) if mode == "avg" else max(values)
+            assert found[n, c, i, j] == pytest.approx(wanted, rel=1e-4, abs=1e-5)
+
+
+def test_roi_pool_by_its_bins() -> None:
+    found = run(lambda d, r: relay.vision.roi_pool(d, r, (2, 2), 1.0), DATA, ROIS)
+    assert found[2, :, 0, 0].tolist() == DATA[1, :, 2, 2].tolist()
+    np.testing.assert_array_equal(found[3], np.zeros((3, 2, 2)))  # right of the image
+    # Rows 1..4 (0.5 and 3.5 go away from zero) and columns 1..4 of image 1, in halves.
+    halves = DATA[1, :, 1:5, 1:5].reshape(3, 2, 2, 2, 2).max((2, 4))
+    np.testing.assert_array_equal(found[0], halves)
+    behind = np.moveaxis(DATA, 1, -1).copy()
+    other = run(lambda d, r: relay.vision.roi_pool(d, r, 2, 1.0, "NHWC"), behind, ROIS)
+    np.testing.assert_array_equal(np.moveaxis(other, -1, 1), found)
+
+
+def test_regions_out_of_range_are_errors() -> None:
+    def align(d: Any, r: Any) -> Any:
+        return relay.vision.roi_align(d, r, (1, 1), 1.0)
+
+    def pool(d: Any, r: Any) -> Any:
+        return relay.vision.roi_pool(d, r, (1, 1), 1.0)
+
+    for image in (-1.0, 2.0, 1e30):
+        for made in (align, pool):
+            fails(IndexOutOfRange, made, DATA, np.float32([[image, 0, 0, 1, 1]]))
+    for far in (2.0**14, 1e30, np.inf):  # no kernel walks for years
+        fails(IndexOutOfRange, align, DATA, np.float32([[0, 0, 0, far, 1]]))
+    assert run(pool, DATA, np.float32([[0, -1e30, -1e30, 1e30, np.inf]])).shape == (1, 3, 1, 1)
+    assert run(align, DATA, np.zeros((0, 5), "float32")).shape == (0, 3, 1, 1)
+    assert run(pool, DATA[:0], np.zeros((0, 5), "float32")).shape == (0, 3, 1, 1)
+    fails(ShapeMismatch, align, DATA[:, :, :0], ROIS)
+    fails(ShapeMismatch, align, DATA, ROIS[:, :4].copy())
+
+
+def test_anchors() -> None:
+    data = np.zeros((1, 1, 2, 4), "float32")
+    found = run(lambda d: relay.vision.multibox_prior(d, (0.5, 0.25), (1, 4)), data)
+    assert found.shape == (1, 2 * 4 * 3, 4)
+    for place, (i, j, k) in enumerate(np.ndindex(2, 4, 3)):
+        size, ratio = ((0.5, 1), (0.25, 1), (0.5, 4))[k]
+        y, x = (i + 0.5) / 2, (j + 0.5) / 4
+        w, h = size * 2 / 4 / 2 * ratio**0.5, size / 2 / ratio**0.5
+        np.testing.assert_allclose(found[0, place], [x - w, y - h, x + w, y + h], rtol=1e-6)
+    cut = run(lambda d: relay.vision.multibox_prior(d, clip=True, steps=(1, 2)), data)
+    assert (cut.min(), cut.max()) == (0, 1)
+    assert run(lambda d: relay.vision.multibox_prior(d), data[:, :, :0]).shape == (1, 0, 4)
+
+
+def test_anchors_become_boxes() -> None:
+    probability = np.float32([[[0.9, 0.1, 0.3, 0.2], [0.1, 0.7, 0.3, 0.004], [0, 0.2, 0.4, 0.003]]])
+    anchor = np.float32([[[0, 0, 0.5, 0.5], [0.2, 0.2, 0.6, 0.4], [0.5, 0, 1, 1], [0, 0, 1, 1]]])
+    moved = np.zeros((1, 16), "float32")
+    moved[0, 4:8] = 1, 2, 0.5, -0.5
+    boxes, count = run(relay.vision.multibox_transform_loc, probability, moved, anchor)
+    assert count.tolist() == [3]  # class 0 never counts, so the first anchor is of class 1
+    w, h = 0.4 * np.exp(0.1) / 2, 0.2 * np.exp(-0.1) / 2
+    x, y = 0.4 + 0.1 * 0.4, 0.3 + 0.2 * 0.2
+    np.testing.assert_allclose(boxes[0, 0], [0, 0.1, 0, 0, 0.5, 0.5], rtol=1e-5)
+    np.testing.assert_allclose(boxes[0, 1], [0, 0.7, x - w, y - h, x + w, y + h], rtol=1e-5)
+    np.testing.assert_allclose(boxes[0, 2], [1, 0.4, 0.5, 0, 1, 1], rtol=1e-5)
+    assert boxes[0, 3].tolist() == [-1] * 6
+    kept, count = run(
+        lambda *a: relay.vision.multibox_transform_loc(*a, keep_background=True),
+        probability,
+        moved,
+        anchor,
+    )
+    assert count.tolist() == [4]
+    assert kept[0, :, 0].tolist() == [0, 1, 2, 0]
+    nothing = run(relay.vision.multibox_transform_loc, probability[:, :0], moved, anchor)
+    assert nothing[1].tolist() == [0]
+
+
+def test_yolo_reorg_is_darknet_s() -> None:
+    data = np.arange(2 * 8 * 4 * 6, dtype="float32").reshape(2, 8, 4, 6)
+    found = run(lambda d: relay.vision.yolo_reorg(d, 2), data)
+    assert found.shape == (2, 32, 2, 3)
+    flat_data, wanted = data.reshape(-1), []
+    for b, k, j, i in np.ndindex(*data.shape):
+        block, channel = divmod(k, 2)
+        row, column = j * 2 + block // 2, i * 2 + block % 2
+        wanted.append(flat_data[column + 12 * (row + 8 * (channel + 2 * b))])
+    np.testing.assert_array_equal(found.reshape(-1), wanted)
+
+
+def test_parts_of_images() -> None:
+    boxes, which = (
+        np.float32([[0, 0, 1, 1], [1, 0.2, 0, 0.4], [0.5, 0.5, 2, 0.5]]),
+        np.int32([1, 0, 1]),
+    )
+    found = run(
+        lambda d, b, i: relay.image.crop_and_resize(d, b, i, (5, 2), "NCHW", "bilinear", -7),
+        DATA,
+        boxes,
+        which,
+    )
+    np.testing.assert_allclose(found[0, :, :, 0], DATA[1, :, :, 0], rtol=1e-6)
+    np.testing.assert_allclose(found[1, :, 0], DATA[0, :, 4, [1, 2]].T, rtol=1e-5)
+    assert (found[2, :, 2:] == -7).all()
+    one = run(
+        lambda d, b, i: relay.image.crop_and_resize(d, b, i, 1, "NCHW", "nearest_neighbor"),
+        DATA,
+        boxes,
+        which,
+    )
+    assert one[0, :, 0, 0].tolist() == DATA[1, :, 2, 3].tolist()  # 2.5 goes away from zero
+    fails(
+        IndexOutOfRange, lambda d, b, i: relay.image.crop_and_resize(d, b, i, 2, "NCHW"),
+        DATA, boxes, np.int32([0, 2, 0]),
+    )  # fmt: skip
+
+
+def test_grids_and_their_samples() -> None:
+    still = np.float32([[[1, 0, 0], [0, 1, 0]]] * 2)
+    grid = run(lambda d: relay.image.affine_grid(d, (5, 6)), still)
+    np.testing.assert_allclose(grid[0, 0, 0], np.linspace(-1, 1, 6), atol=1e-6)
+    np.testing.assert_allclose(grid[1, 1, :, 3], np.linspace(-1, 1, 5), atol=1e-6)
+    assert run(lambda d: relay.image.affine_grid(d, (1, 2)), still)[0, 1].tolist() == [[-1, -1]]
+    for method in ("bilinear", "nearest", "bicubic"):
+        same = run(lambda d, g, m=method: relay.image.grid_sample(d, g, m), DATA, grid)
+        np.testing.assert_allclose(same, DATA, rtol=1e-4, atol=1e-5)
+    # Half an element left of the image, far from it, at NaN.
+    places = np.zeros((1, 2, 1, 3), "float32")
+    places[0, 0, 0] = -1.2, 9, np.nan
+    row = DATA[:1, :, 2]
+    outside = {"zeros": [0.5, 0.0], "border": [1.0, None], "reflection": [0.5, None]}
+    for padding, (factor, far) in outside.items():
+        found = run(
+            lambda d, g, p=padding: relay.image.grid_sample(d, g, "bilinear", "NCHW", p),
+            DATA[:1],
+            places,
+        )
+        wanted = row[:, :, 0] * factor + (row[:, :, 1] * 0.5 if padding == "reflection" else 0)
+        np.testing.assert_allclose(found[:, :, 0, 0], wanted, rtol=1e-4, atol=1e-5)
+        if far is not None:
+            assert (found[:, :, 0, 1] == far).all()
+    single = run(
+        lambda d, g: relay.image.grid_sample(d, g, "bilinear", "NCHW", "reflection"),
+        DATA[:1, :, :1, :1].copy(),
+        places,
+    )
+    np.testing.assert_allclose(single[0, :, 0, :2], DATA[0, :, 0, :1].repeat(2, 1), rtol=1e-6)
+
+
+def test_dilation_takes_the_greatest_sum() -> None:
+    weight = RNG.normal(size=(3, 2, 2)).astype("float32")
+    found = run(lambda d, w: relay.image.dilation2d(d, w, 2, (1, 0), (1, 2)), DATA, weight)
+    padded = np.pad(DATA, ((0, 0), (0, 0), (1, 1), (0, 0)))
+    for n, c, y, x in np.ndindex(*found.shape):
+        seen = padded[n, c, 2 * y : 2 * y + 2, 2 * x : 2 * x + 3 : 2]
+        assert found[n, c, y, x] == (seen + weight[c]).max()
+
+
+BOXES = np.float32([[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [1, 1, 0, 0], [0, 5, 1, 6], [9, 9, 10, 10]]])
+
+
+def test_every_class_keeps_its_own_boxes() -> None:
+    scores = np.float32([[[0.9, 0.8, 0.7, 0.6, 0.05], [0.1, 0.3, 0.2, 0.3, 0.3]]])
+
+    def kept(*numbers: Any) -> list[list[int]]:
+        rows, count = run(
+            lambda b, s: relay.vision.all_class_non_max_suppression(b, s, *numbers), BOXES, scores
+        )
+        assert (rows[count[0] :] == -1).all()
+        return rows[: count[0]].tolist()
+
+    assert kept(-1, 0.5, 0.1) == [[0, 0, 0], [0, 0, 3], [0, 1, 1], [0, 1, 3], [0, 1, 4]]
+    assert kept(1, 0.5, 0.1) == [[0, 0, 0], [0, 1, 1]]
+    assert len(kept(-1, 1.1, 0.0)) == 10  # nothing overlaps so much
+    assert kept(-1, 0.0, 0.0) == []
+    assert kept(-1, 0.5, 2.0) == []
+    rows, best, count = run(
+        lambda b, s: relay.vision.all_class_non_max_suppression(b, s, 2, 0.5, 0.1, "tensorflow"),
+        BOXES,
+        scores,
+    )
+    assert count.tolist() == [4]
+    assert rows[0, :5].tolist() == [[0, 0], [0, 3], [1, 1], [1, 3], [0, 0]]
+    np.testing.assert_array_equal(best[0, :5], np.float32([0.9, 0.6, 0.3, 0.3, 0]))
+
+
+def test_boxes_without_a_score_above_zero_and_nan() -> None:
+    scores = np.float32([[[-0.5, -0.25, -1, np.nan, 0]]])
+    rows, count = run(
+        lambda b, s: relay.vision.all_class_non_max_suppression(b, s, -1, 0.5, -2.0), BOXES, scores
+    )
+    assert rows[: count[0], 2].tolist() == [4, 1, 0]
+
+
+X = relay.var("x", shape=(2, 3, 5, 6))
+R = relay.var("r", shape=(4, 5))
+REFUSED = {
+    "roi size": (lambda: relay.vision.roi_align(X, R, (0, 1), 1.0), "pooled_size must be 2 integers >= 1"),
+    "roi mode": (lambda: relay.vision.roi_align(X, R, 1, 1.0, mode="min"), "mode must be avg or max"),
+    "roi layout": (lambda: relay.vision.roi_pool(X, R, 1, 1.0, "NCWX"), "layout must have the letters NCHW"),
+    "roi fields": (lambda: relay.vision.roi_pool(X, X, 1, 1.0), "rois must be"),
+    "prior": (lambda: relay.vision.multibox_prior(X, ratios=(1.0, 0.0)), "ratios > 0"),
+    "prior steps": (lambda: relay.vision.multibox_prior(X, steps=(1.0,)), "steps must be 2 numbers"),
+    "transform": (lambda: relay.vision.multibox_transform_loc(X, R, X).tuple_value, "argument 0 must have rank 3"),
+    "all classes": (
+        lambda: relay.vision.all_class_non_max_suppression(relay.const(BOXES), relay.const(BOXES)).tuple_value,
+        "axis 2|axis 1",
+    ),
+    "all classes format": (
+        lambda: relay.vision.all_class_non_max_suppression(
+            relay.const(BOXES), relay.const(BOXES[:, :, :1].reshape(1, 1, 5)), output_format="torch"
+        ).tuple_value,
+        "output_format must be onnx or tensorflow",
+    ),
+    "reorg": (lambda: relay.vision.yolo_reorg(X, 2), "axis 1 of size 3 is no multiple of 4"),
+    "crop": (
+        lambda: relay.image.crop_and_resize(X, R, relay.const([0, 0, 0, 0]), (1, 1), "NCHW"), "axis 1",
+    ),
+    "grid": (lambda: relay.image.affine_grid(X, (1, 1)), "data must be .batch, 2, 3."),
+    "sample": (lambda: relay.image.grid_sample(X, X), "axis 1"),
+    "cubic": (lambda: relay.image.grid_sample(X, X, "bicubic", "NCDHW"), "bicubic samples images of layout NCHW"),
+    "padding": (lambda: relay.image.grid_sample(X, X, padding_mode="wrap"), "padding_mode must be one of zeros"),
+    "dilation": (lambda: relay.image.dilation2d(X, relay.const(np.ones((2, 1, 1), "float32"))), "axis 1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals_say_where(name: str) -> None:
+    make, message = REFUSED[name]
+    text = relay.IRModule.from_expr(relay.Function([X, R], make())).astext()
+    with pytest.raises(RelayTypeError, match=message) as found:
+        relay.parse(text, source_name="here.rly")
+    assert "here.rly:" in str(found.value)
