@@ -12,6 +12,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from difflib import get_close_matches
 from dis import opmap
 from functools import cache, wraps
 from inspect import isclass, isfunction, signature
@@ -54,6 +55,19 @@ def explain_arguments(namespace: dict[str, Any], names: Iterable[str]) -> None:
         value = namespace.get(name)
         if isfunction(value) and not hasattr(value, "__wrapped__"):
             namespace[name] = explained(value)
+
+
+def explain_missing(module: str, names: Sequence[str]) -> Callable[[str], Any]:
+    """A __getattr__ for a module of operators: its AttributeError says what comes close and where all are listed."""
+
+    def missing(name: str) -> Any:
+        close = "" if name.startswith("_") else ", ".join(get_close_matches(name, names, 3, 0.7))
+        advice = f"; did you mean {close}?" if close else ""
+        raise AttributeError(
+            f"module {module!r} has no attribute {name!r}{advice} (docs/operators.md lists the operators)"
+        )
+
+    return missing
 
 
 def explained(function: Function) -> Function:
@@ -237,6 +251,6 @@ def _raised_here(error: BaseException) -> bool:
 
 
 __all__ = [
-    "check_arguments", "explain_arguments", "explained", "explained_constructor", "explained_methods", "fits",
-    "misfit", "shown",
+    "check_arguments", "explain_arguments", "explain_missing", "explained", "explained_constructor",
+    "explained_methods", "fits", "misfit", "shown",
 ]  # fmt: skip

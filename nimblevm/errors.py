@@ -72,6 +72,17 @@ class TypeNotFound(NimbleError, KeyError):
         return str(self.args[0]) if self.args else ""
 
 
+class NotProvided(NimbleError, ImportError):
+    """A name of TVM that has no counterpart here; the message says what to use."""
+
+
+class UnknownAttribute(NimbleError, KeyError):
+    """An operator has no attribute of that name; the message lists those that it has."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
 # --- run time: one class per status row below ---------------------------------------------------
 
 

@@ -88,14 +88,18 @@ def create_executor(
     target: str = "llvm",
     params: Mapping[str, Any] | None = None,
 ) -> Executor:
-    """An Executor of a kind, "debug" or "vm".
+    """An Executor of a kind: "debug" evaluates with numpy, "vm" compiles.
 
     params   parameters of main by name, bound as constants
-    Raises ValueError for another kind ("graph" and "aot" compile programs without control flow alone in TVM; "vm"
-    runs these too).
+    "graph" and "aot" are "vm": it runs what they run in TVM, programs without control flow, too. Raises ValueError for
+    another kind.
     """
+    if kind in ("graph", "aot"):
+        kind = "vm"
     if kind not in KINDS:
-        raise ValueError(f"no executor is called {kind!r}; there are {' and '.join(KINDS)}")
+        raise ValueError(
+            f"no executor is called {kind!r}; there are {', '.join(KINDS)}, graph and aot"
+        )
     mod = IRModule() if mod is None else mod
     if params:
         mod = bind_params(mod, params)

@@ -65,6 +65,20 @@ class ADTValue:
         self.constructor = constructor
         self.fields = fields
 
+    @property
+    def tag(self) -> int:
+        """The position of the constructor in its type."""
+        return self.constructor.tag
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.fields[index]
+
+    def __bool__(self) -> bool:
+        return True  # also without fields
+
     def __repr__(self) -> str:
         # Two levels deep: values may be a million cells deep.
         def inner(value: Any) -> str:

@@ -154,6 +154,17 @@ class PassContext:
             return False
         return info.name in self.required_pass or self.opt_level >= info.opt_level
 
+    def override_instruments(self, instruments: Sequence[PassInstrument] | None) -> None:
+        """Other instruments from now on. A context of the defaults, which `current()` gives where none is open, is then
+        the one outside of all others."""
+        for instrument in self.instruments:
+            instrument.exit_pass_ctx()
+        self.instruments = list(instruments or ())
+        if self not in _CURRENT.get():
+            _CURRENT.set((self, *_CURRENT.get()))
+        for instrument in self.instruments:
+            instrument.enter_pass_ctx()
+
     def __enter__(self) -> PassContext:
         self._tokens.append(_CURRENT.set((*_CURRENT.get(), self)))
         for instrument in self.instruments:

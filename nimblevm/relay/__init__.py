@@ -1,6 +1,8 @@
 """The language: Relay's nodes, types, text in both directions, and everything that knows what a program means."""
 
-from nimblevm.arguments import explain_arguments
+from typing import TYPE_CHECKING
+
+from nimblevm.arguments import explain_arguments, explain_missing
 from nimblevm.relay import annotation, image, loops, nn, op, vision
 from nimblevm.relay.annotation import device_copy, on_device
 from nimblevm.relay.builder import (
@@ -231,4 +233,7 @@ __all__ = [
 
 for _public in (annotation, image, loops, nn, vision):
     explain_arguments(vars(_public), _public.__all__)
+    vars(_public)["__getattr__"] = explain_missing(_public.__name__, _public.__all__)
 explain_arguments(globals(), __all__)
+if not TYPE_CHECKING:  # else a misspelt name would have type Any
+    __getattr__ = explain_missing(__name__, __all__)

@@ -101,7 +101,7 @@ def dtype_of(expr: ir.Expr) -> str | None:
 
 def constant(value: Any, dtype: str | None) -> ir.Constant:
     """A Python number or array as a constant; a number takes `dtype`, which must be able to hold it."""
-    if isinstance(value, np.ndarray | np.generic):
+    if isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array__"):
         return ir.Constant(np.asarray(value))
     if not isinstance(value, Number):
         raise TypeError(f"expected an expression, an array or a number, got {type(value).__name__}")

@@ -8,7 +8,7 @@ changes old ones. Operators (`Op`, op/registry.py) are leaves of expressions too
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeGuard, overload
 
@@ -17,6 +17,7 @@ import numpy as np
 from nimblevm.arguments import explained, shown
 from nimblevm.errors import FunctionNotFound, InvalidInputType, TypeNotFound
 from nimblevm.relay.late import LateArray
+from nimblevm.relay.libraries import add_library
 from nimblevm.relay.node import HasText, Many, Node, SourceName, Span, as_tuples
 from nimblevm.relay.types import (
     FuncType,
@@ -186,6 +187,15 @@ class Function(Expr):
         as_tuples(self, "params", "type_params")
         if self.attrs is None:
             object.__setattr__(self, "attrs", _NO_ATTRS)
+
+    def with_attr(self, name: str | Mapping[str, Any], value: Any = None) -> Function:
+        """The function with one attribute more, or with those of a mapping."""
+        more = name if isinstance(name, Mapping) else {name: value}
+        return replace(self, attrs={**self.attrs, **more})
+
+    def without_attr(self, name: str) -> Function:
+        """The function without an attribute."""
+        return replace(self, attrs={k: v for k, v in self.attrs.items() if k != name})
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -485,6 +495,10 @@ class IRModule(HasText):
         self._types.update(other._types)
         for var, function in other._functions.items():
             self[var] = function
+
+    def import_from_std(self, file_rel_path: str) -> None:
+        """Add a library of Relay's by its file's name: "prelude.rly". FileError for another one."""
+        add_library(self, file_rel_path)
 
     def shallow_copy(self) -> IRModule:
         return IRModule(self._functions, self._types)

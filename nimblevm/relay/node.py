@@ -63,6 +63,10 @@ class HasText:
             raise RuntimeError("import nimblevm.relay first: its printer writes the text")
         return _TEXT_WRITERS[1](self, show_meta_data, annotate, **options)
 
+    def show(self) -> None:
+        """Print the text, without metadata."""
+        print(self.astext(show_meta_data=False))
+
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Node(HasText, Immutable):

@@ -14,7 +14,15 @@ from nimblevm import dtypes
 from nimblevm.arguments import explained_methods
 from nimblevm.relay.dims import Dim, DimVar
 from nimblevm.relay.infer_type import infer_type
-from nimblevm.relay.ir import Constructor, Expr, Function, GlobalVar, IRModule, free_vars
+from nimblevm.relay.ir import (
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    IRModule,
+    free_vars,
+)
+from nimblevm.relay.libraries import register_library
 from nimblevm.relay.parser import parse_module
 from nimblevm.relay.tensor_array_text import (
     HEADER,
@@ -361,6 +369,8 @@ def get_tensor_array_shape(expr: Expr, dtype: str, prelude: Prelude) -> tuple[Di
     dims = [] if text == "scalar" else text.split("_")
     return tuple([DimVar() if d == "any" else int(d) for d in dims])
 
+
+register_library("prelude.rly", Prelude)
 
 __all__ = [
     "Prelude", "StaticTensorArrayOps", "TensorArrayOps", "from_prelude", "get_tensor_array_shape",

@@ -6,12 +6,14 @@ A facade: it re-exports names and adapts signatures, and nothing imports it. doc
 from nimblevm.arguments import explain_arguments
 from nimblevm.errors import NimbleError as TVMError
 from nimblevm.relay.ir import IRModule
-from nimblevm.tvm import ir, nd, relay, runtime, target, testing, transform
-from nimblevm.tvm.runtime import cpu, device
+from nimblevm.tvm import contrib, ir, nd, parser, relay, runtime, target, testing, transform
+from nimblevm.tvm.absent import MODULES, explain_absent
+from nimblevm.tvm.nd import cpu, cuda, device, gpu, opencl
+from nimblevm.tvm.target import Target
 
 __all__ = [
-    "IRModule", "TVMError", "cpu", "device", "ir", "nd", "relay", "runtime", "target", "testing",
-    "transform",
+    "IRModule", "TVMError", "Target", "contrib", "cpu", "cuda", "device", "gpu", "ir", "nd", "opencl", "parser",
+    "relay", "runtime", "target", "testing", "transform",
 ]  # fmt: skip
 
 for _public in (
@@ -20,3 +22,5 @@ for _public in (
 ):  # fmt: skip
     explain_arguments(vars(_public), _public.__all__)
 explain_arguments(vars(relay), ["bind_params_by_name", "create_executor"])
+
+__getattr__ = explain_absent(__name__, MODULES, __all__)

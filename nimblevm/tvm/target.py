@@ -2,14 +2,112 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from nimblevm.arguments import shown
+from nimblevm.errors import InvalidInput, InvalidInputType
+
+_CURRENT: ContextVar[tuple[Target, ...]] = ContextVar("targets", default=())
+_HOSTS = ("llvm", "native", "c", "cpu")
+_DEVICES = ("cuda", "opencl")
+# LLVM's names of CPUs that scripts give, by the level that they have.
+_LEVELS = {
+    "x86-64-v2": ("nehalem", "corei7", "westmere", "sandybridge", "ivybridge"),
+    "x86-64-v3": ("haswell", "broadwell", "skylake", "core-avx2", "znver1", "znver2", "znver3", "alderlake"),
+    "x86-64-v4": (
+        "skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "icelake-client", "sapphirerapids", "znver4",
+        "znver5",
+    ),
+    "aarch64": ("cortex-a53", "cortex-a72", "cortex-a76", "neoverse-n1", "neoverse-v1", "apple-m1", "apple-m2"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TargetKind:
+    """The first word of a target."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
 
 class Target(str):
-    """A target is its text: "llvm", "llvm -mcpu=x86-64-v3"."""
+    """A target is its text: "llvm", "llvm -mcpu=x86-64-v3", "cuda". In a `with` it is the current one."""
 
     __slots__ = ()
 
-    def __new__(cls, target: str, host: str | None = None) -> Target:
+    def __new__(cls, target: str | Mapping[str, Any], host: str | None = None) -> Target:
+        if isinstance(target, Mapping):
+            cpu = target.get("mcpu")
+            target = str(target.get("kind", "llvm")) + (f" -mcpu={cpu}" if cpu else "")
+        if not isinstance(target, str):
+            raise InvalidInputType(f'a target is a text such as "llvm", not {shown(target)}')
         return super().__new__(cls, target)
 
+    @property
+    def kind(self) -> TargetKind:
+        """Its first word."""
+        return TargetKind(self.split(" ")[0])
 
-__all__ = ["Target"]
+    @staticmethod
+    def current(allow_none: bool = True) -> Target | None:
+        """The innermost target of a `with`; None, or InvalidInput without allow_none, if there is none."""
+        if not _CURRENT.get() and not allow_none:
+            raise InvalidInput("there is no current target; with tvm.target.Target(...): makes one")
+        return _CURRENT.get()[-1] if _CURRENT.get() else None
+
+    def __enter__(self) -> Target:
+        _CURRENT.set((*_CURRENT.get(), self))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        _CURRENT.set(_CURRENT.get()[:-1])
+
+
+def cuda(*_: Any, **__: Any) -> Target:
+    """The target of NVIDIA's GPUs; models and options decide nothing here."""
+    return Target("cuda")
+
+
+def places(target: Any) -> tuple[str, str | None]:
+    """What nvm.compile calls a target of TVM's: (target, device).
+
+    target   a text, a Target, or a mapping or list that holds one; None: the current one, else this machine
+    Raises InvalidInput for what is neither this CPU, a level or CPU that is known, "cuda" nor "opencl".
+    """
+    if target is None:
+        target = Target.current() or "llvm"
+    if isinstance(target, Mapping) and "kind" not in target:  # a target by device
+        target = list(target.values())
+    if isinstance(target, list | tuple):
+        if len(target) != 1:
+            raise InvalidInput(
+                f"target: one, not {len(target)}; nvm.compile(device='opencl,cuda') takes several"
+            )
+        target = target[0]
+    words = str(Target(target)).split() or ["llvm"]
+    if words[0] in _DEVICES:
+        return "native", words[0]
+    if words[0] not in (*_HOSTS,):
+        raise InvalidInput(
+            f"target {str(target)!r}: here are code for CPUs, 'llvm' or 'llvm -mcpu=x86-64-v3', and the devices "
+            f"{' and '.join(_DEVICES)}"
+        )
+    for word in words[1:]:
+        if word.startswith("-mcpu="):
+            name = word.removeprefix("-mcpu=")
+            return next((level for level, names in _LEVELS.items() if name in names), name), None
+    return ("aarch64" if any("aarch64" in word for word in words[1:]) else "native"), None
+
+
+__all__ = ["Target", "TargetKind", "cuda", "places"]

@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from nimblevm.devices.device import Device
+from nimblevm.tvm.nd import cpu
+
 
 def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float = 1e-7) -> None:
     """AssertionError unless both are equal within tolerances and of one shape."""
@@ -14,4 +17,9 @@ def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float =
     np.testing.assert_allclose(actual, desired, rtol=rtol, atol=atol, verbose=True)
 
 
-__all__ = ["assert_allclose"]
+def enabled_targets() -> list[tuple[str, Device]]:
+    """The targets that tests go through, each with its device: the host."""
+    return [("llvm", cpu())]
+
+
+__all__ = ["assert_allclose", "enabled_targets"]

@@ -12,7 +12,9 @@ import numpy as np
 
 from nimblevm import dtypes
 from nimblevm._ffi import ffi, lib
-from nimblevm.errors import InvalidInputType, ValueMoved
+from nimblevm.arguments import shown
+from nimblevm.devices.device import Device
+from nimblevm.errors import InvalidInput, InvalidInputType, ValueMoved
 
 DTYPE_NUMBERS: Mapping[np.dtype[Any], int] = MappingProxyType(
     {np.dtype(row.numpy): row.number for row in dtypes.DTYPES}
@@ -84,6 +86,41 @@ class Tensor:
     def numpy(self) -> np.ndarray[Any, Any]:
         """The elements as a numpy array of the same shape and dtype, no copy."""
         return self._array
+
+    def asnumpy(self) -> np.ndarray[Any, Any]:
+        """As `numpy()`, by TVM's older name."""
+        return self._array
+
+    @property
+    def device(self) -> Device:
+        """Where the elements are: results are copied to the host."""
+        return Device("cpu")
+
+    def copyto(self, target: Tensor | Device) -> Tensor:
+        """Copy the elements into another tensor of the same shape, whose dtype they take, or to a new one for a device
+        (on the host, from where a call takes it). Gives that tensor."""
+        if isinstance(target, Device):
+            return Tensor(self._array.copy())
+        if not isinstance(target, Tensor):
+            raise InvalidInputType(f"copyto takes a tensor or a device, not {shown(target)}")
+        return target.copyfrom(self)
+
+    def copyfrom(self, source: Any) -> Tensor:
+        """Copy elements of the same shape from a tensor or array; InvalidInput for another shape. Gives itself."""
+        found = np.asarray(source)
+        if found.shape != self.shape:
+            raise InvalidInput(
+                f"elements of shape {found.shape} for a tensor of shape {self.shape}"
+            )
+        self._array[...] = found
+        return self
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._array[key] = value
+
+    def same_as(self, other: Any) -> bool:
+        """Whether both are one object."""
+        return self is other
 
     def item(self) -> Any:
         """The Python number of a tensor with one element; ValueError otherwise."""

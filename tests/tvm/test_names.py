@@ -21,8 +21,7 @@ ABSENT: dict[str, str | None] = {
     "tvm.relay.qnn": None,  # quantized models are compiled from their own operators later
     "tvm.relay.random": None,
     "tvm.relay.annotation": "checkpoint stop_fusion",
-    "tvm.runtime.profiler_vm": None,  # kernels' times are nimblevm.vm's
-    "tvm.relay": """TypeRelation build
+    "tvm.relay": """TypeRelation
         fixed_point_multiply matrix_set_diag optimize reverse_reshape sparse_fill_empty_rows""",
     "tvm.relay.nn": """Constant bitpack bitserial_conv2d bitserial_dense contrib_conv2d_nchwc conv2d_backward_weight
         correlation deformable_conv2d nll_loss""",

@@ -77,13 +77,13 @@ def test_compiler_in_steps() -> None:
     assert list(compiler.get_params()) == ["y"]
     vm = VirtualMachine(compiler.get_exec(), tvm.device("llvm"))
     np.testing.assert_array_equal(vm.run(ONE)[0].numpy(), ONE * 3)
-    with pytest.raises(ValueError, match="CPU alone"):
-        compiler.lower(MOD, "cuda")
+    with pytest.raises(ValueError, match="code for CPUs"):
+        compiler.lower(MOD, "vulkan")
 
 
 def test_executors_tell_mistakes() -> None:
-    with pytest.raises(ValueError, match="debug and vm"):
-        relay.create_executor("graph")
+    with pytest.raises(ValueError, match="debug, vm, graph and aot"):
+        relay.create_executor("interpreter")
     with pytest.raises(ValueError, match="no value for %y"):
         relay.create_executor("debug").evaluate(Y + Y)
     call = relay.create_executor("debug", MOD, params={"y": 1.0}).evaluate()

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nimblevm import dtypes
-from nimblevm.errors import ShapeMismatch
+from nimblevm.errors import ShapeMismatch, UnknownAttribute
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim, DimExpr
 from nimblevm.relay.op.registry import Effect, TypeContext, tensor
@@ -45,6 +45,32 @@ class Attrs:
             value = getattr(self, entry.name)
             if isinstance(value, list | tuple):
                 object.__setattr__(self, entry.name, _frozen(value))
+
+    def keys(self) -> list[str]:
+        """The names, as TVM's Attrs have them."""
+        return [entry.name for entry in fields(self)]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.keys()
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.keys():
+            raise UnknownAttribute(
+                f"there is no attribute {name!r}; there are: {', '.join(self.keys())}"
+            )
+        return getattr(self, name)
+
+    def get_int(self, name: str) -> int:
+        """An attribute that is a number."""
+        return int(self[name])
+
+    def get_str(self, name: str) -> str:
+        """An attribute that is text."""
+        return str(self[name])
+
+    def get_int_tuple(self, name: str) -> tuple[int, ...]:
+        """An attribute that is a list of numbers."""
+        return tuple(int(one) for one in self[name])
 
 
 def _frozen(value: Sequence[Any]) -> tuple[Any, ...]:

@@ -4,9 +4,11 @@ from nimblevm import relay as _language
 from nimblevm.executor import create_executor
 from nimblevm.relay import *  # noqa: F403 - the language's names, whatever operators it has
 from nimblevm.relay.kinds import TypeKind
+from nimblevm.tvm.absent import RELAY, explain_absent
 from nimblevm.tvm.relay import (  # type: ignore[no-redef]
     adt,
     analysis,
+    backend,
     build_module,
     dataflow_pattern,
     expr,
@@ -22,11 +24,13 @@ from nimblevm.tvm.relay import (  # type: ignore[no-redef]
     type_functor,
     vm,
 )
-from nimblevm.tvm.relay.build_module import bind_params_by_name
+from nimblevm.tvm.relay.build_module import bind_params_by_name, build
 from nimblevm.tvm.relay.transform import build_config
 
 __all__ = [
-    *_language.__all__, "TypeKind", "adt", "analysis", "bind_params_by_name", "build_config", "build_module",
-    "create_executor", "dataflow_pattern", "expr", "expr_functor", "function", "op", "param_dict", "prelude",
-    "scope_builder", "testing", "transform", "ty", "type_functor", "vm",
+    *_language.__all__, "TypeKind", "adt", "analysis", "backend", "bind_params_by_name", "build", "build_config",
+    "build_module", "create_executor", "dataflow_pattern", "expr", "expr_functor", "function", "op", "param_dict",
+    "prelude", "scope_builder", "testing", "transform", "ty", "type_functor", "vm",
 ]  # fmt: skip
+
+__getattr__ = explain_absent(__name__, RELAY, __all__)

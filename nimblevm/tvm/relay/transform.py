@@ -38,6 +38,7 @@ from nimblevm.driver import evaluate_call
 from nimblevm.relay.infer_type import infer_expr
 from nimblevm.relay.ir import Call, Expr
 from nimblevm.relay.types import Type
+from nimblevm.tvm.absent import TRANSFORM, explain_absent
 
 # TVM's names of what compile() may leave out.
 _PIPELINE = {
@@ -193,3 +194,5 @@ __all__ = [
     "Sequential", "SimplifyExpr", "SimplifyInference", "ToANormalForm", "ToGraphNormalForm", "build_config",
     "function_pass", "module_pass", "passes_off",
 ]  # fmt: skip
+
+__getattr__ = explain_absent(__name__, TRANSFORM, __all__)

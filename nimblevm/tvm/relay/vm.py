@@ -10,6 +10,7 @@ from nimblevm.arguments import explained_methods
 from nimblevm.relay.ir import Function, IRModule
 from nimblevm.tvm.relay.transform import passes_off
 from nimblevm.tvm.runtime.vm import Executable
+from nimblevm.tvm.target import places
 
 
 def compile(
@@ -18,7 +19,7 @@ def compile(
     target_host: Any = None,
     params: Mapping[str, Any] | None = None,
 ) -> Executable:
-    """Compile for this machine. Passes that the PassContext disables are left out; its level decides nothing."""
+    """Compile for a target. Passes that the PassContext disables are left out; its level decides nothing."""
     compiler = VMCompiler()
     compiler.set_params(params or {})
     compiler.lower(mod, target, target_host)
@@ -43,7 +44,8 @@ class VMCompiler:
 
     def lower(self, mod: IRModule | Function, target: Any = None, target_host: Any = None) -> None:
         """Compile."""
-        inner = driver.compile(mod, self._params, _target(target), passes_off=passes_off())
+        place, device = places(target)
+        inner = driver.compile(mod, self._params, place, passes_off=passes_off(), device=device)
         self._exec = Executable(inner)
 
     def codegen(self) -> None:
@@ -54,17 +56,6 @@ class VMCompiler:
         if self._exec is None:
             raise ValueError("call lower(mod) first")
         return self._exec
-
-
-def _target(target: Any) -> str:
-    """The CPU level in "llvm -mcpu=x86-64-v3"; this machine for others."""
-    words = str("llvm" if target is None else target).split() or ["llvm"]
-    for word in words:
-        if word.startswith("-mcpu="):
-            return word.removeprefix("-mcpu=")
-    if words[0] not in ("llvm", "native", "c", "cpu"):
-        raise ValueError(f"target {target!r}: here are kernels for the CPU alone, target 'llvm'")
-    return "native"
 
 
 __all__ = ["VMCompiler", "compile"]

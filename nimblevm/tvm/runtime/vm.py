@@ -85,6 +85,7 @@ class VirtualMachine:
     ) -> None:
         first = device[0] if isinstance(device, list) else device
         self.module = exe.inner if isinstance(exe, Executable) else exe
+        self._device = first
         self._vm = vm.VirtualMachine(self.module, first)
         self._inputs: dict[str, dict[str, Any]] = {}
         self._outputs: Any = _NONE_YET

@@ -1,9 +1,12 @@
-"""tvm.relay.testing: what scripts use of it."""
+"""tvm.relay.testing: networks to try things on, and passes over expressions."""
 
 from __future__ import annotations
 
 from nimblevm.relay.infer_type import infer_expr
 from nimblevm.relay.ir import Expr, IRModule
+from nimblevm.tvm.absent import TESTING, explain_absent
+from nimblevm.tvm.relay.testing import dcgan, init, layers, lstm, mlp, mobilenet, resnet
+from nimblevm.tvm.relay.testing.init import create_workload
 from nimblevm.tvm.transform import Pass
 
 
@@ -18,4 +21,9 @@ def run_opt_pass(expr: Expr, opt_pass: Pass) -> Expr:
     return main if isinstance(expr, type(main)) else main.body
 
 
-__all__ = ["run_infer_type", "run_opt_pass"]
+__all__ = [
+    "create_workload", "dcgan", "init", "layers", "lstm", "mlp", "mobilenet", "resnet", "run_infer_type",
+    "run_opt_pass",
+]  # fmt: skip
+
+__getattr__ = explain_absent(__name__, TESTING, __all__)

@@ -1,0 +1,118 @@
+"""Names of TVM that have no counterpart here, and what to use instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nimblevm.arguments import explain_missing
+from nimblevm.errors import NotProvided
+
+MODULES: Mapping[str, str] = {
+    "te": "kernels are generated from the program; external codegen brings one's own (docs/external-codegen.md)",
+    "tir": "a size is an int or a relay.DimExpr, and isinstance(d, relay.DimExpr) stands for tir.Any; kernels are "
+    "generated: nimblevm disasm --kernels shows their loops",
+    "context": "tvm.device(name, number) and tvm.cpu() make devices",
+    "ndarray": "its name is tvm.nd",
+    "convert": "lists, tuples and numbers of Python are taken as they are",
+    "DataType": "a dtype is its name, a string",
+    "topi": "the operators are relay's: nimblevm.tvm.relay",
+    "autotvm": "nvm.tune(mod, params) measures products on this machine; nvm.compile(tuning=) uses the record",
+    "auto_scheduler": "nvm.tune(mod, params) measures products on this machine; nvm.compile(tuning=) uses the record",
+    "meta_schedule": "nvm.tune(mod, params) measures products on this machine; nvm.compile(tuning=) uses the record",
+    "rpc": "copy the .nvm file to the other machine; nvm-run or nvm.load runs it there (docs/targets.md)",
+    "relax": "only Relay is read here; export the model as Relay text with TVM 0.18",
+    "micro": "libnimblevm is a small library in C (docs/c-api.md)",
+    "script": "mod.astext() writes Relay text and relay.parse reads it",
+    "driver": "nimblevm compile is the command line",
+    "build": "nvm.compile(mod) or relay.vm.compile(mod) compile a whole module; there is no te or tir to build",
+    "lower": "nvm.compile(mod) does all steps; nimblevm disasm --kernels shows the loops",
+    "register_func": "nvm.external.register(External(...)) registers a codegen (docs/external-codegen.md)",
+    "get_global_func": "there is no registry of packed functions; nvm.external has backends",
+    "vulkan": "devices are tvm.cpu(), tvm.opencl(), tvm.cuda(); nvm.devices.available() lists them",
+    "metal": "devices are tvm.cpu(), tvm.opencl(), tvm.cuda(); nvm.devices.available() lists them",
+    "rocm": "devices are tvm.cpu(), tvm.opencl(), tvm.cuda(); nvm.devices.available() lists them",
+}
+_PIPELINE = "leave it out: nvm.compile does what it is for where that pays"
+RELAY: Mapping[str, str] = {
+    "frontend": "export the model with TVM 0.18 (mod.astext()), or write it with relay's functions",
+    "qnn": "write quantized layers with relay's integer operators",
+    "quantize": "nvm.compile(weights='float16') halves weights; there is no quantizer",
+    "random": "draw random numbers outside and pass them as arguments",
+    "collage": "nvm.compile(external=...) lists backends in order of preference",
+    "gradient": "there are no gradients",
+    "debug": "relay.create_executor('debug') evaluates step by step; mod.astext() prints",
+    "optimize": "apply relay.transform passes in a Sequential; relay.build and relay.vm.compile optimize themselves",
+    "Executor": "relay.build and relay.vm.compile need no executor: one virtual machine runs all programs",
+    "Runtime": "relay.build and relay.vm.compile need no runtime: the .nvm file runs in C and in Python",
+    "memory_plan": "nvm.compile(plan_memory=True) is the default",
+}
+TRANSFORM: Mapping[str, str] = {
+    **dict.fromkeys(
+        """AlterOpLayout BackwardFoldScaleAxis CanonicalizeCast CanonicalizeOps CombineParallelBatchMatmul
+        CombineParallelConv2D CombineParallelDense ConvertLayout DefuseOps DivToMul FastMath FlattenAtrousConv
+        FoldExplicitPadding FoldScaleAxis ForwardFoldScaleAxis Legalize ManifestLifetimes SplitArgs""".split(),
+        _PIPELINE,
+    ),
+    "ToMixedPrecision": "nvm.compile(weights='float16') stores weights in half the size",
+    "PlanDevices": "nvm.compile(device='opencl,cuda') places what runs where (docs/device.md)",
+    "gradient": "there are no gradients",
+    "ToBasicBlockNormalForm": "ToANormalForm makes every value a let",
+    "Defunctionalization": "closures are compiled as they are",
+    "un_cps": "ToANormalForm makes the order of evaluation explicit",
+    "to_cps": "ToANormalForm makes the order of evaluation explicit",
+    "FakeQuantizationToInteger": "quantized layers are written with relay's integer operators",
+    "LayoutConfig": _PIPELINE,
+    "ChangeBatch": "relay.Any() or relay.DimVar('n') makes the batch a size that the run decides",
+    "FlexibleShapeDispatch": "relay.Any() or relay.DimVar('n') makes a size that the run decides",
+}
+TESTING: Mapping[str, str] = dict.fromkeys(
+    (
+        "densenet",
+        "dqn",
+        "inception_v3",
+        "resnet_3d",
+        "squeezenet",
+        "synthetic",
+        "vgg",
+        "nat",
+        "py_converter",
+    ),
+    "there are mlp, lstm, resnet, mobilenet, dcgan, and layers to write others with",
+)
+EXTERNAL: Mapping[str, str] = dict.fromkeys(
+    (
+        "arm_compute_lib",
+        "bnns",
+        "cublas",
+        "cudnn",
+        "cutlass",
+        "dnnl",
+        "tensorrt",
+        "vitis_ai",
+        "clml",
+        "ethosn",
+    ),
+    "backends of this package are blas and vta; docs/external-codegen.md shows how to write one",
+)
+
+
+def explain_absent(
+    module: str, names: Mapping[str, str], there: Sequence[str] = ()
+) -> Callable[[str], Any]:
+    """A __getattr__ for a module that raises NotProvided for these names, which `from ... import` shows too.
+
+    there   what the module has: other names may come close to one of them
+    """
+    short = module.removeprefix("nimblevm.")
+    unknown = explain_missing(module, there)
+
+    def missing(name: str) -> Any:
+        if name in names:
+            raise NotProvided(f"{short}.{name} is not here: {names[name]} (docs/from-tvm.md)")
+        return unknown(name)
+
+    return missing
+
+
+__all__ = ["EXTERNAL", "MODULES", "RELAY", "TESTING", "TRANSFORM", "explain_absent"]

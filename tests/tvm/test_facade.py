@@ -1,0 +1,191 @@
+"""The facade's own behaviour: targets, what is absent, modules that run, attributes by name."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nimblevm as nvm
+from nimblevm import tvm
+from nimblevm.errors import (
+    CompileError,
+    FileError,
+    InvalidInput,
+    InvalidInputType,
+    NotProvided,
+    UnknownAttribute,
+)
+from nimblevm.tvm import relay
+from nimblevm.tvm.contrib import graph_executor
+from nimblevm.tvm.target import Target, places
+
+X = relay.var("x", shape=(2, 3))
+EXP = tvm.IRModule.from_expr(relay.Function([X], relay.exp(X)))
+PLACES: list[tuple[Any, tuple[str, str | None]]] = [
+    (None, ("native", None)), ("llvm", ("native", None)), ("c", ("native", None)), (Target("llvm"), ("native", None)),
+    ("llvm -mcpu=x86-64-v3", ("x86-64-v3", None)), ("llvm -mcpu=skylake-avx512 -num-cores=4", ("x86-64-v4", None)),
+    ("llvm -mtriple=aarch64-linux-gnu", ("aarch64", None)), ("cuda", ("native", "cuda")), ("opencl -device=mali", ("native", "opencl")),
+    ({"kind": "llvm", "mcpu": "haswell"}, ("x86-64-v3", None)), ({tvm.cpu(): "llvm"}, ("native", None)),
+    (["llvm"], ("native", None)), (tvm.target.cuda("v100"), ("native", "cuda")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("target", "place"), PLACES)
+def test_targets(target: Any, place: tuple[str, str | None]) -> None:
+    assert places(target) == place
+
+
+def test_wrong_targets() -> None:
+    for wrong in ("vulkan", "nvidia/geforce-rtx-3070", ["llvm", "cuda"], []):
+        with pytest.raises(InvalidInput, match="target"):
+            places(wrong)
+    with pytest.raises(InvalidInputType, match='a text such as "llvm", not the int 5'):
+        places(5)
+    with pytest.raises(CompileError, match="unknown target 'z80'"):
+        relay.vm.compile(EXP, "llvm -mcpu=z80")
+
+
+def test_current_target() -> None:
+    assert Target.current() is None
+    with Target("cuda") as outer, Target("llvm -mcpu=x86-64-v2") as inner:
+        assert Target.current() is inner
+        assert outer.kind.name == "cuda"
+        assert places(None) == ("x86-64-v2", None)
+    with pytest.raises(InvalidInput, match="no current target"):
+        Target.current(allow_none=False)
+
+
+ABSENT = """tvm.te tvm.tir tvm.autotvm tvm.rpc tvm.build tvm.vulkan tvm.relay.frontend tvm.relay.qnn tvm.relay.gradient
+tvm.relay.transform.FoldScaleAxis tvm.relay.transform.ToMixedPrecision tvm.relay.testing.vgg tvm.contrib.relay_viz
+tvm.relay.op.contrib.dnnl""".split()
+
+
+@pytest.mark.parametrize("name", ABSENT)
+def test_absent_names_say_what_to_use(name: str) -> None:
+    module, _, last = name.rpartition(".")
+    with pytest.raises(NotProvided, match=rf"^{name} is not here: .*docs/from-tvm\.md"):
+        getattr(importlib.import_module(f"nimblevm.{module}"), last)
+    with pytest.raises(ImportError, match="is not here"):
+        exec(f"from nimblevm.{module} import {last}")
+
+
+def test_names_that_nobody_has() -> None:
+    for module, name, close in (
+        (relay, "concat", "concatenate"), (relay.nn, "conv2", "conv2d"), (nvm.relay, "softmx", ""), (tvm, "cpus", "cpu"),
+    ):  # fmt: skip
+        with pytest.raises(AttributeError, match=f"has no attribute '{name}'.*{close}"):
+            getattr(module, name)
+        assert not hasattr(module, name)
+
+
+def test_libraries_of_relay() -> None:
+    with pytest.raises(FileError, match=r"no such library of Relay; there is prelude\.rly"):
+        tvm.IRModule().import_from_std("gradient.rly")
+
+
+def test_graph_module_says_what_is_wrong() -> None:
+    lib = relay.build(EXP, "llvm")
+    for wrong in (lib, None, EXP):
+        with pytest.raises(InvalidInputType, match=r'takes lib\["default"\]\(dev\)'):
+            graph_executor.GraphModule(wrong)
+    module = graph_executor.GraphModule(lib["default"](tvm.cpu()))
+    with pytest.raises(InvalidInput, match="nothing has run yet"):
+        module.get_output(0)
+    with pytest.raises(InvalidInput, match="main has no input 'y'; it has: x"):
+        module.set_input("y", 1)
+    with pytest.raises(InvalidInput, match="missing argument"):
+        module.run()
+    data = np.zeros((2, 3), np.float32)
+    module.set_input(0, data)
+    data[:] = 7  # a copy was taken
+    module.run()
+    assert module.get_output(0).numpy().max() == 1
+    with pytest.raises(InvalidInput, match="1 outputs, so there is no number 1"):
+        module.get_output(1)
+    with pytest.raises(NotProvided, match="GraphModule"):
+        _graph, _lib, _params = lib
+
+
+def test_parameters_and_attributes() -> None:
+    w = relay.var("w")
+    call = relay.nn.conv2d(relay.var("x", shape=(1, 3, 8, 8)), w, channels=4, kernel_size=(3, 3))
+    assert (
+        call.attrs["groups"],
+        call.attrs.get_int("groups"),
+        call.attrs.get_str("data_layout"),
+    ) == (1, 1, "NCHW")
+    assert call.attrs.get_int_tuple("kernel_size") == (3, 3)
+    assert "strides" in call.attrs
+    with pytest.raises(UnknownAttribute, match="no attribute 'stride'; there are: strides"):
+        call.attrs["stride"]
+    function = relay.Function(relay.analysis.free_vars(call), call).with_attr("Inline", 1)
+    assert function.attrs == {"Inline": 1}
+    assert function.without_attr("Inline").attrs == {}
+    weights = {"w": tvm.nd.array(np.ones((4, 3, 3, 3), "float32"))}
+    assert len(relay.build_module.bind_params_by_name(function, weights).params) == 1
+
+
+def test_tensors() -> None:
+    a = tvm.nd.array([[1.5, 2.5]])
+    assert (a.dtype, a.shape, tvm.nd.array([1]).dtype, tvm.nd.array(a).dtype) == (
+        "float32",
+        (1, 2),
+        "int32",
+        "float32",
+    )
+    with pytest.raises(InvalidInput, match=r"shape \(1, 2\) for a tensor of shape \(2,\)"):
+        a.copyto(tvm.nd.empty((2,)))
+    with pytest.raises(InvalidInputType, match="a tensor or a device"):
+        a.copyto(5)  # type: ignore[arg-type]
+    for wrong in ("zz", {}, [object()]):
+        with pytest.raises(InvalidInputType, match="array: "):
+            tvm.nd.array(wrong)
+    with pytest.raises(InvalidInputType, match="dtype must be one of bool"):
+        tvm.nd.empty((2,), "float33")
+    assert tvm.nd.from_dlpack(a).numpy().tolist() == [[1.5, 2.5]]
+    assert relay.const(tvm.nd.array(np.ones(2))).checked_type.dtype == "float64"
+
+
+def test_profiler() -> None:
+    exe = relay.vm.compile(EXP, "llvm")
+    machine = tvm.runtime.profiler_vm.VirtualMachineProfiler(exe, tvm.cpu())
+    profile = machine.profile(np.zeros((2, 3), "float32"), func_name="main")
+    assert [k.name for k in profile.kernels] == ["exp"]
+
+
+def test_instruments_of_the_default_context() -> None:
+    timing = tvm.ir.instrument.PassTimingInstrument()
+    context = tvm.transform.PassContext.current()
+    context.override_instruments([timing])
+    try:
+        relay.transform.InferType()(EXP)
+        assert "InferType" in timing.render()
+    finally:
+        context.override_instruments(None)
+    relay.transform.InferType()(EXP)
+    assert timing.render().count("InferType") == 1
+
+
+@pytest.mark.slow
+def test_networks_of_full_size_have_types() -> None:
+    testing = relay.testing
+    found = {
+        testing.resnet.get_workload(num_layers=18)[0]: (1, 1000),
+        testing.resnet.get_workload(num_layers=50, layout="NHWC", image_shape=(224, 224, 3))[0]: (
+            1,
+            1000,
+        ),
+        testing.mobilenet.get_workload(batch_size=2)[0]: (2, 1000),
+        testing.mobilenet.get_workload(image_shape=(224, 224, 3), layout="NHWC")[0]: (1, 1000),
+        testing.dcgan.get_workload(1)[0]: (1, 3, 64, 64),
+    }
+    for module, shape in found.items():
+        kind = module.function("main").checked_type
+        assert isinstance(kind, relay.FuncType)
+        assert isinstance(kind.ret_type, relay.TensorType)
+        assert kind.ret_type.concrete_shape == shape
+    with pytest.raises(ValueError, match="no residual network has 19 layers"):
+        testing.resnet.get_workload(num_layers=19)
