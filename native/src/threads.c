@@ -69,7 +69,8 @@ static struct {
   uint32_t generation;
   uint32_t n_workers, credit; /* under busy */
   int watching;
-  atomic_int stop, waiting;
+  _Alignas(64) atomic_int stop; /* this line is written rarely: workers read it while they spin */
+  atomic_int waiting;
   atomic_int_least64_t alone_until; /* ns: a worker was not run when it was needed */
   atomic_uint failed;               /* first piece that failed, UINT32_MAX for none */
   nvm_status failure;               /* its status, under lock */
@@ -382,7 +383,7 @@ static void publish(const job *j) {
   const uint_least64_t generation =
       (uint_least64_t)++pool.generation << 33 | (j->turned ? TURNED : 0);
   const int cpu = sched_getcpu();
-  for (uint32_t k = 0; k < j->slots; ++k) {
+  for (uint32_t k = j->slots; k-- > 0;) { /* the own share last: the others wait for theirs */
     slot *s = &pool.slots[k];
     const uint32_t first = (uint32_t)part_begin(j->pieces, j->slots, k);
     const uint32_t end = (uint32_t)part_begin(j->pieces, j->slots, k + 1);
@@ -399,7 +400,8 @@ static void publish(const job *j) {
 /* With `busy` held. */
 static nvm_status run_parallel(job *j) {
   atomic_store_explicit(&pool.done, 0, memory_order_relaxed);
-  atomic_store_explicit(&pool.failed, UINT32_MAX, memory_order_relaxed);
+  if (atomic_load_explicit(&pool.failed, memory_order_relaxed) != UINT32_MAX)
+    atomic_store_explicit(&pool.failed, UINT32_MAX, memory_order_relaxed);
   const int64_t began = nanoseconds();
   publish(j);
   job same;
