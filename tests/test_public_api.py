@@ -7,6 +7,7 @@ import sys
 import tomllib
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ def test_name_exists(name: str) -> None:
 def test_no_other_names() -> None:
     assert sorted([*NAMES, "__version__"]) == dir(nvm) == sorted(nvm.__all__)
     with pytest.raises(AttributeError, match="no attribute 'frobnicate'"):
-        nvm.frobnicate
+        nvm.frobnicate  # type: ignore[attr-defined]
 
 
 def test_one_version() -> None:
@@ -123,7 +124,7 @@ def test_dims_of_one_name_are_told_apart() -> None:
     assert info.checked == ("%x axis 1 = 2", "%y tensor 0 axis 1 = 3")
 
 
-COMPILE_MISTAKES = [
+COMPILE_MISTAKES: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
     ("def @main() { 1 }", {}, TypeError, "parse"),
     (nvm.relay.const(1), {}, TypeError, "wrap it"),
     (None, {}, TypeError, "not NoneType"),

@@ -285,4 +285,4 @@ def generate(kernels: Sequence[tuple[int, Kernel]]) -> bytes:
     return payload(source.encode(), records)
 
 
-__all__ = ["ARCH", "PTX_VERSION", "GridText", "entry_name", "generate", "module_text"]
+__all__ = ["ARCH", "PTX_VERSION", "GridText", "entry_name", "generate", "module_text", "payload"]

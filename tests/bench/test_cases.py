@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -74,7 +77,11 @@ def test_the_fastest_way_is_chosen_and_broken_ones_are_not() -> None:
     def broken(value: object) -> list[object]:
         raise ValueError("no such operator")
 
-    ways = {"slow": slow, "broken": broken, "quick": lambda value: [1]}
+    ways: dict[str, Callable[[Any], list[Any]]] = {
+        "slow": slow,
+        "broken": broken,
+        "quick": lambda value: [1],
+    }
     name, _ = fastest(ways, [0, 1], seconds=0.0)
     assert name == "quick"
     with pytest.raises(ValueError, match="no such operator"):

@@ -39,7 +39,7 @@ def result(metric: Metric, times: dict[str, float], row: str = "lstm") -> RowRes
     """Rounds around these seconds a token, for one case of one token."""
     sides = {}
     for name, time in times.items():
-        rounds = [(float(t),) for t in RNG.normal(time, time / 100, 30)]
+        rounds: list[tuple[float, ...]] = [(float(t),) for t in RNG.normal(time, time / 100, 30)]
         sides[name] = SideResult(name, rounds=rounds, taken=30)
     changed = replace(ROWS[row], metrics=(metric,))
     return RowResult(changed, (Case(1, 1, ()),), 1, sides, 30, 0)
@@ -186,9 +186,8 @@ def test_levels() -> None:
 
 def test_the_report_shows_everything() -> None:
     results = [result(RATIO, {"nimblevm": 60e-6, "onnxruntime": 100e-6})]
-    results[0].sides["torch"] = SideResult(
-        "torch", problem="ModuleNotFoundError: No module named 'torch'"
-    )  # type: ignore[index]
+    missing = SideResult("torch", problem="ModuleNotFoundError: No module named 'torch'")
+    results = [replace(results[0], sides={**results[0].sides, "torch": missing})]
     lines = evaluate(results, LIMITS)
     text = io.StringIO()
     show(Console(file=text, width=120), lines, results, LIMITS)

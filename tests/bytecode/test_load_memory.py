@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import resource
@@ -36,7 +37,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     record = assemble(TEXT)
     data = np.arange(SIZE // 4, dtype=np.float32)
     constants = (ConstantRecord(10, (SIZE // 4,), data),)
-    path.write_bytes(serialize(type(record)(**{**_fields(record), "constants": constants})))
+    path.write_bytes(serialize(dataclasses.replace(record, constants=constants)))
     return path
 
 

@@ -312,7 +312,7 @@ def test_every_flip_and_every_cut_is_refused() -> None:
             load(DATA[:at])
 
 
-CODE_FAULTS = [
+INSTRUCTION_FAULTS: list[tuple[str, str]] = [
     ("Move r0, r9\nRet r0\n.regs 0 1", "word 0 (Move): object register 9, expected < 1"),
     ("Move r0, r0", "word 0 (Move): control runs past the end"),
     ("Ret i0", "result: expected an object register"),
@@ -341,7 +341,9 @@ CODE_FAULTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("body", "message"), CODE_FAULTS, ids=[m for _, m in CODE_FAULTS])
+@pytest.mark.parametrize(
+    ("body", "message"), INSTRUCTION_FAULTS, ids=[m for _, m in INSTRUCTION_FAULTS]
+)
 def test_code_faults(body: str, message: str) -> None:
     head = '.adt "List" 0 ["Nil", "Cons"]\n.type int64\n.fields #"Cons" [t0, t0]\n.const int8 [] values 1\n'
     text = (

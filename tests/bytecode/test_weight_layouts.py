@@ -96,6 +96,6 @@ def test_layouts_that_lead_out_of_the_weight(layout: str) -> None:
 )
 def test_layouts(constant: str, expected: Any) -> None:
     for verify in (None, "full"):
-        exe = nvm.load(layout_program(constant), verify=verify)  # type: ignore[arg-type]
+        exe = nvm.load(layout_program(constant), verify=verify)
         bound = exe.bind({"w": np.arange(1, 5, dtype=np.float32)})
         np.testing.assert_array_equal(nvm.VirtualMachine(bound).run().numpy(), expected)

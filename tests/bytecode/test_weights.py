@@ -324,7 +324,11 @@ def test_symbolic_links_that_a_file_names(saved: Path) -> None:
         ("inner", False),
         ("no", False),
     ):
-        forged = forge(data, lambda header, _, p=path: header.__setitem__("weights_file", p))
+
+        def rename(header: dict[str, Any], _: object, to: str = path) -> None:
+            header["weights_file"] = to
+
+        forged = forge(data, rename)
         (saved / "forged.nvm").write_bytes(forged)
         if good:
             assert nvm.load(saved / "forged.nvm").is_bound

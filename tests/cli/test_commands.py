@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -222,7 +223,7 @@ def test_progress_is_shown_on_a_terminal_after_a_while(
             for _ in range(200):
                 if "fuse_ops" in capsys.readouterr().err:
                     break
-                console.time.sleep(0.05)
+                time.sleep(0.05)
             else:
                 pytest.fail("nothing was shown")
     assert shown or capsys.readouterr().err == ""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import nimblevm as nvm
 from nimblevm.bench.limits import Limits as BenchLimits
 from nimblevm.bench.limits import LimitsUnavailable
 from nimblevm.cli import profile as command
@@ -125,10 +126,9 @@ def test_limits_of_the_host_are_none_of_a_device(
 ) -> None:
     """Nothing is measured for them; a file with the device's own limits is taken."""
     backends = {
-        name: replace(row, host_code=name != "cpu")
-        for name, row in command.nvm.devices.backends().items()
+        name: replace(row, host_code=name != "cpu") for name, row in nvm.devices.backends().items()
     }
-    monkeypatch.setattr(command.nvm.devices, "backends", lambda: backends)
+    monkeypatch.setattr(nvm.devices, "backends", lambda: backends)
     done = cli(*RUN)
     assert (done.code, "the host's are no measure of cpu" in done.err) == (0, True)
     assert "of limit" not in done.out

@@ -39,7 +39,7 @@ def convert(exe: nvm.Executable, name: str, value: Any) -> Any:
     return from_json(value, type_, exe, "x", [d.name for d in found.dims])
 
 
-GOOD = {
+GOOD: dict[str, tuple[str, Any, Any]] = {
     "matrix": ("tensors.f", [[1, 2.5], [3, 4]], np.array([[1, 2.5], [3, 4]], np.float32)),
     "no rows": ("tensors.f", [], np.zeros((0, 2), np.float32)),
     "infinities": ("tensors.f", [[float("inf"), float("-inf")]], np.array([[np.inf, -np.inf]], np.float32)),

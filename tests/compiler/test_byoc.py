@@ -103,7 +103,7 @@ def functions(mod: IRModule) -> list[str]:
     return [v.name_hint for v in mod.functions if v.name_hint != "main"]
 
 
-def kernels(data: bytes) -> dict[str, int]:
+def kernels(data: bytes) -> dict[str, str]:
     return {k.name: k.kind for k in nvm.load(data, native=False).kernels}
 
 
@@ -173,6 +173,11 @@ def regions_of(mod: IRModule) -> list[tuple[str, ...]]:
     return sorted(found)
 
 
+def named(external: str) -> list[Any]:
+    """The rows of its pattern table with names that tell whose they are."""
+    return [(f"{external}.{name}", *rest) for name, *rest in EXTERNALS[external].patterns]
+
+
 @pytest.mark.parametrize(
     "case",
     ["crossing_regions", "diamond_inside", "diamond_through_outside", "fails_in_order", "tuples"],
@@ -181,10 +186,7 @@ def test_regions_are_those_of_compile(case: str) -> None:
     """What compile(external=) takes in one step is what the passes take in four."""
     head, rest = (GOLDEN / "partition" / f"{case}.rly").read_text().split("// BEFORE\n")
     names = head.split("EXTERNALS: ")[1].split("\n")[0].split(", ")
-    externals = [
-        External(n, [(f"{n}.{p}", *rest) for p, *rest in EXTERNALS[n].patterns], code, merge=True)
-        for n in names
-    ]
+    externals = [External(n, named(n), code, merge=True) for n in names]
     mod = infer_type(parse_module(rest.split("// AFTER\n")[0], case))
     mod = passes.ToGraphNormalForm()(mod)
     context = PassContext(verify=True, evaluate=evaluate_call, externals=tuple(externals))

@@ -59,7 +59,7 @@ CASES: dict[str, dict[str, str]] = {
 
 
 def text_of(case: Mapping[str, str]) -> str:
-    parts = PLAIN | case
+    parts = {**PLAIN, **case}
     plain = {key: parts[key] for key in ("dtype", "batch")}
     return LOOP.format(**{key: value.format(**plain) for key, value in parts.items()})
 

@@ -21,6 +21,7 @@ from nimblevm.driver import bind_params
 from nimblevm.relay.infer_type import infer_type
 from nimblevm.relay.interpreter import evaluate
 from nimblevm.relay.ir import Call, Function, IRModule, Let
+from nimblevm.relay.types import TensorType
 from tests.properties.compare import assert_same
 
 HIDDEN, INPUTS = 6, 5
@@ -97,17 +98,21 @@ def peephole_program() -> IRModule:
 def test_hoisted_loops_agree_with_the_interpreter(
     program: Callable[[], IRModule], bound: bool
 ) -> None:
+    def shape_of(param: relay.Var) -> tuple[Any, ...]:
+        assert isinstance(param.type_annotation, TensorType)
+        return param.type_annotation.shape
+
     mod = program()
     assert products_in_loops(mod) == 1
     rng = np.random.default_rng(1)
-    x, *weights = mod.function("main").params
-    values = [rng.standard_normal(w.type_annotation.shape).astype(np.float32) for w in weights]
+    x, *weights = (shape_of(p) for p in mod.function("main").params)
+    values = [rng.standard_normal(shape).astype(np.float32) for shape in weights]
     if bound:
         mod = bind_params(mod, {"w": values[0], "u": values[1]})
         values = []
     exe = nvm.compile(mod, native=bound, verify=True)
     with nvm.VirtualMachine(exe) as vm:
         for rows in (0, 1, 7):
-            sizes = [d if isinstance(d, int) else rows for d in x.type_annotation.shape]
+            sizes = [d if isinstance(d, int) else rows for d in x]
             given = [rng.standard_normal(sizes).astype(np.float32), *values]
             assert_same(vm.run(*given), evaluate(infer_type(mod), given))

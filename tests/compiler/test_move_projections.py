@@ -14,6 +14,7 @@ from nimblevm.bench.workloads import gru, lstm
 from nimblevm.compiler.passes.fuse_loops import MAX_STEPS
 from nimblevm.kernels import lower_loops
 from nimblevm.kernels.loop_ir import For, Kernel, PanelProduct
+from nimblevm.kernels.repeat import repeat
 from nimblevm.kernels.rewrite import all_statements
 from nimblevm.kernels.schedule import regions, schedule
 from nimblevm.kernels.schedule.beside import tile_beside
@@ -45,8 +46,8 @@ def @main(%x: Tensor[(?n, 20), float32], %u: Tensor[(70, 20), float32], %v: Tens
 
 
 def peephole(x: Array, given: dict[str, Array]) -> tuple[Array, Array]:
-    h = np.zeros((1, 70), np.float32)
-    rows = [np.zeros((0, 70), np.float32)]
+    h: Array = np.zeros((1, 70), np.float32)
+    rows: list[Array] = [np.zeros((0, 70), np.float32)]
     for i in range(len(x)):
         xi, z = x[i : i + 1], h @ given["w"].T
         gate = 1 / (1 + np.exp(-(xi @ given["u"].T + z + given["p"] * h)))
@@ -113,13 +114,12 @@ def test_a_cell_of_the_users_own() -> None:
 def _steps_kernel(exe_of: Any, monkeypatch: pytest.MonkeyPatch) -> Kernel:
     """The kernel of steps that a compilation lowers."""
     found: list[Kernel] = []
-    real = lower_loops.repeat
 
-    def repeat(*args: Any) -> Kernel:
-        found.append(real(*args))
+    def noted(*args: Any) -> Kernel:
+        found.append(repeat(*args))
         return found[-1]
 
-    monkeypatch.setattr(lower_loops, "repeat", repeat)
+    monkeypatch.setattr(lower_loops, "repeat", noted)
     exe_of()
     return found[-1]
 
@@ -149,6 +149,6 @@ def test_other_targets_and_short_states_compute_rows_first(monkeypatch: pytest.M
         program = nvm.relay.parse(lstm.text(**sizes))
         kernel = _steps_kernel(
             lambda p=program, s=sizes: nvm.compile(p, lstm.params(**s)), monkeypatch
-        )  # type: ignore[misc]
+        )
         assert tile_beside(kernel.buffers, kernel.body, features)[1] == kernel.body
         monkeypatch.undo()

@@ -18,7 +18,7 @@ from nimblevm.relay.ir import Call, Constant
 from nimblevm.relay.op.registry import Op
 
 
-def _names(body: relay.Expr) -> list[str]:
+def _names(body: Callable[[relay.Var], relay.Expr]) -> list[str]:
     """Names of the operators of a function of one tensor, after the pass."""
     x = relay.var("x", shape=(relay.Any(), 5), dtype="float32")
     mod = relay.infer_type(relay.IRModule.from_expr(relay.Function([x], body(x))))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from nimblevm.compiler.external import External
@@ -36,7 +38,7 @@ def @main(%x: Tensor[(?n, 4), float32], %w: Tensor[(4, 4), float32]) {
   nn.dense(nn.relu(nn.dense(%x, %w)), %w)
 }""")
     dense = is_op("nn.dense")(wildcard(), wildcard())
-    table = [("a.dense_relu", is_op("nn.relu")(dense)), ("a.dense", dense, is_float32)]
+    table: list[Any] = [("a.dense_relu", is_op("nn.relu")(dense)), ("a.dense", dense, is_float32)]
     result = MergeComposite(table)(mod)
     found = {
         n.attrs["Composite"]: n.attrs["PartitionedFromPattern"]
@@ -69,5 +71,6 @@ def test_a_check_that_raises_is_named() -> None:
 
 @pytest.mark.parametrize("field", ["name", "runtime", "device"])
 def test_names(field: str) -> None:
+    given: dict[str, Any] = {"name": "a", "patterns": (), "codegen": lambda region: None}
     with pytest.raises(ValueError, match="named by letters"):
-        External(**{"name": "a", "patterns": (), "codegen": lambda region: None, field: "a,b"})
+        External(**{**given, field: "a,b"})

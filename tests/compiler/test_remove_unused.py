@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import nimblevm as nvm
@@ -15,7 +17,7 @@ def @main(%n: int32) { @helper(Cons(%n, Nil)) }
 """
 
 
-def names(mod: relay.IRModule, **options: object) -> set[str]:
+def names(mod: relay.IRModule, **options: Any) -> set[str]:
     """Functions of the file that are the module's own (lambda_lift adds others)."""
     found = nvm.compile(mod, native=False, **options).functions
     return set(found) & {var.name_hint for var in mod.functions}

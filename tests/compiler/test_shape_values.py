@@ -86,7 +86,7 @@ def elements_of(name: str, case: Case) -> relay.IRModule | None:
     def scalars(value: Any) -> relay.Expr | None:
         if isinstance(value, tuple):
             parts = [scalars(part) for part in value]
-            return None if None in parts else relay.Tuple(parts)
+            return None if None in parts else relay.Tuple(p for p in parts if p)
         if not 0 < value.size <= 12 or value.dtype.kind == "f":
             return None
         mine = [
@@ -102,10 +102,10 @@ def elements_of(name: str, case: Case) -> relay.IRModule | None:
     ]
     if None in args:
         return None
-    call = relay.Call(record, args, case.attrs)
+    call = relay.Call(record, (a for a in args if a), case.attrs)
     result = relay.op.get(name).reference(case.inputs, case.attrs, None)
     if isinstance(result, tuple):
-        whole = [relay.TupleGetItem(call, i) for i in range(len(result))]
+        whole: list[relay.Expr] = [relay.TupleGetItem(call, i) for i in range(len(result))]
     else:
         whole, result = [call], (result,)
     found = [
@@ -267,7 +267,11 @@ def test_images_of_computed_sizes() -> None:
     x = relay.var("x", shape=(1, 2, relay.Any(), relay.Any()))
     size = relay.strided_slice(relay.shape_of(x), [2], [4]) * relay.const(2)
     mode = "tf_crop_and_resize"
-    for given in ({}, {"roi": (0, 0, 0.5, 1), "coordinate_transformation_mode": mode}):
+    ways: tuple[dict[str, Any], ...] = (
+        {},
+        {"roi": (0, 0, 0.5, 1), "coordinate_transformation_mode": mode},
+    )
+    for given in ways:
         resized = relay.image.resize2d(x, size, **given)
         mod = relay.infer_type(relay.IRModule.from_expr(relay.Function([x], resized)))
         assert kernels(mod) == 1

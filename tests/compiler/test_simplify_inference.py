@@ -19,8 +19,9 @@ def test_batch_norm(axis: int, flags: tuple[bool, bool]) -> None:
     data = rng.random((2, 3, 4), "float32")
     vectors = rng.random((4, data.shape[axis]), "float32")
     x = var("x", shape=data.shape)
-    params = [var(name, shape=vectors[0].shape) for name in ("gamma", "beta", "mean", "variance")]
-    call = nn.batch_norm(x, *params, axis=axis, center=flags[0], scale=flags[1])[0]
+    names = ("gamma", "beta", "mean", "variance")
+    params = gamma, beta, mean, variance = [var(name, shape=vectors[0].shape) for name in names]
+    call = nn.batch_norm(x, gamma, beta, mean, variance, axis, center=flags[0], scale=flags[1])[0]
     mod = infer_type(IRModule.from_expr(Function([x, *params], call)))
     new = infer_type(SIMPLIFY_INFERENCE(mod, PassContext(verify=True)))
     assert "batch_norm" not in new.astext()

@@ -366,7 +366,7 @@ def test_what_the_drivers_compiler_says_is_in_the_error(session: Session) -> Non
     assert "CUDA_ERROR_INVALID_PTX (218)" in session.message
     assert session.load(code=b"no map") == "INVALID_EXECUTABLE"
     missing = [["other", [[0, 1]] * 3, [1, 1, 1], [], [], 0, 0]]
-    source = ptx.llvm.ptx(ptx.module_text([]), ptx.ARCH, ptx.PTX_VERSION).encode()
+    source = llvm.ptx(ptx.module_text([]), ptx.ARCH, ptx.PTX_VERSION).encode()
     fake.add_module(source)
     assert session.load(code=ptx.payload(source, {0: missing})) == "DEVICE_ERROR"
     assert "other" in session.message

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import nimblevm as nvm
 from nimblevm import relay
+from nimblevm.compiler.devices import Placement
 from nimblevm.devices import vta
 from nimblevm.devices.vta_isa import Config
 from nimblevm.external.vta import backend
@@ -99,7 +100,7 @@ def test_a_network() -> None:
     """Equal to the CPU; the input goes to the device once and the result comes back once, nothing between."""
     generator = np.random.default_rng(4)
     mod = module((DimVar("n"), 3, 16, 16), network)
-    placements: list[nvm.Placement] = []
+    placements: list[Placement] = []
     nvm.compile(mod, device="cpu,vta", on_placement=placements.append)
     assert len(placements[-1].copies) == 2
     work = both(mod, *(int8(generator, n, 3, 16, 16) for n in (1, 4, 0, 3)))

@@ -6,6 +6,7 @@ import dataclasses
 import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,12 +63,14 @@ def module_of(instruction: Instruction) -> int:
 
 def handing(instruction: Instruction, here: int, there: int) -> Instruction:
     name = {1: "push_next", -1: "push_prev", 0: ""}[there - here]
-    return dataclasses.replace(instruction, **{name: True}) if name else instruction
+    change: dict[str, Any] = {name: True} if name else {}
+    return dataclasses.replace(instruction, **change)
 
 
 def taking(instruction: Instruction, there: int, here: int) -> Instruction:
     name = {1: "pop_prev", -1: "pop_next", 0: ""}[here - there]
-    return dataclasses.replace(instruction, **{name: True}) if name else instruction
+    change: dict[str, Any] = {name: True} if name else {}
+    return dataclasses.replace(instruction, **change)
 
 
 @st.composite
@@ -98,7 +101,7 @@ def programs(draw: st.DrawFn) -> tuple[Config, list[Instruction], int]:
                                      draw(small), draw(st.integers(0, 5))))  # fmt: skip
             case kind:
                 begin = draw(st.integers(0, uops - 1))
-                loops = {
+                loops: dict[str, Any] = {
                     "uop_begin": begin, "uop_end": draw(st.integers(begin, uops)), "iter_out": draw(small),
                     "iter_in": draw(small), "dst_out": draw(st.integers(0, top)), "dst_in": draw(st.integers(0, 3)),
                     "src_out": draw(st.integers(0, top)), "src_in": draw(st.integers(0, 3)),
@@ -167,7 +170,7 @@ def test_a_product() -> None:
         )
 
 
-def changed(**changes: object) -> list[Instruction]:
+def changed(**changes: Any) -> list[Instruction]:
     """`dense` with fields of instructions replaced: name_3=..."""
     program = list(dense())
     for name, value in changes.items():
@@ -176,7 +179,7 @@ def changed(**changes: object) -> list[Instruction]:
     return program
 
 
-FAULTS = {
+FAULTS: dict[str, tuple[list[Instruction], str]] = {
     "token taken that nobody sends": (changed(push_next_2=False), r"instruction 4 \(GEMM\): dependence error: it waits"),
     "token that nobody takes": (changed(pop_prev_4=False), r"no token orders it behind the load of inp\[0\]"),
     "token left over": (changed(pop_next_6=False), r"1 tokens are left in the queue store to compute"),

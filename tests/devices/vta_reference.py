@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -53,7 +54,7 @@ class Reference:
         return starts[:, None] + np.arange(i.x_size * size)[None, :]
 
     def _load(self, i: Load) -> None:
-        target = {Memory.UOP: self.uop, Memory.INP: self.inp, Memory.WGT: self.wgt}.get(
+        target: Any = {Memory.UOP: self.uop, Memory.INP: self.inp, Memory.WGT: self.wgt}.get(
             i.memory, self.acc
         )
         size = self.config.entry_bytes(i.memory)

@@ -117,7 +117,8 @@ def test_fallback_needs_loop_ir() -> None:
     )
     exe = nvm.compile(relay.parse(text), {"w": W, "v": W[:, :3]}, external=MERGED)
     unregister_runtime("testacc")
-    for options in ({}, {"fallback": True}):
+    ways: tuple[dict[str, Any], ...] = ({}, {"fallback": True})
+    for options in ways:
         with pytest.raises(nvm.errors.DeviceError, match="testacc"):
             nvm.VirtualMachine(exe, **options)
     with pytest.raises(nvm.errors.DeviceError, match="alone, for testacc, and native=False"):
@@ -229,7 +230,12 @@ def test_instances_are_of_one_vm() -> None:
     exe = program()
     vms = [nvm.VirtualMachine(exe) for _ in range(2)]
     assert made == [0, 1]
-    threads = [threading.Thread(target=lambda vm=vm: [check(vm) for _ in range(50)]) for vm in vms]
+
+    def many(vm: nvm.VirtualMachine) -> None:
+        for _ in range(50):
+            check(vm)
+
+    threads = [threading.Thread(target=many, args=(vm,)) for vm in vms]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgpack
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from nimblevm.devices.vta_isa import AluOp, Config, decode
 from nimblevm.external.vta import backend, generate, tiles_of
 from nimblevm.external.vta_layers import Step, layer_of
 from nimblevm.external.vta_timing import cycles
-from nimblevm.relay.dims import DimVar
+from nimblevm.relay.dims import Dim, DimVar
 from nimblevm.relay.infer_type import infer_expr
 from nimblevm.relay.types import TensorType
 from tests.external.vta_models import Build, conv2d, dense, expected, int8, region, requantized
@@ -38,11 +40,15 @@ def run(region: Region, value: np.ndarray, config: Config) -> tuple[np.ndarray, 
     return operands[1], Runner(blob.data, operands).run()
 
 
+def zeros(type_: TensorType) -> np.ndarray:
+    return np.zeros([d for d in type_.shape if isinstance(d, int)], np.int8)
+
+
 def check(
     shape: tuple[int, ...], layers: list[Build], config: Config, seed: int, dynamic: bool = False
 ) -> list[Stats]:
     value = int8(np.random.default_rng(seed), *shape)
-    declared = (DimVar("n"), *shape[1:]) if dynamic else shape
+    declared: tuple[Dim, ...] = (DimVar("n"), *shape[1:]) if dynamic else shape
     got, stats = run(region(declared, *layers), value, config)
     assert np.array_equal(got, expected(value, *layers))
     return stats
@@ -69,7 +75,7 @@ def test_dense(m: int, k: int, n: int, config: Config, dynamic: bool, seed: int)
 
 
 @st.composite
-def convolutions(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], dict[str, object]]:
+def convolutions(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]:
     """Shapes of data and weight, and attributes."""
     kernel = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)) | st.just((5, 5)))
     dilation = draw(st.sampled_from(((1, 1), (1, 1), (2, 1))))
@@ -80,7 +86,7 @@ def convolutions(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], dic
     layout = draw(st.sampled_from(("NCHW", "NHWC")))
     batch = draw(st.sampled_from((1, 1, 2, 3, 0)))
     data = (batch, channels, *size) if layout == "NCHW" else (batch, *size, channels)
-    attrs = {
+    attrs: dict[str, Any] = {
         "strides": draw(st.tuples(st.integers(1, 3), st.integers(1, 2))), "padding": pads, "dilation": dilation,
         "data_layout": layout,
     }  # fmt: skip
@@ -298,10 +304,7 @@ def test_the_timing_is_the_simulator_s(m: int, k: int, n: int, config: Config, s
             continue
         blob = generate(region(shape, layer), config)
         assert blob is not None
-        operands = [
-            np.zeros(t.shape, np.int8)
-            for t in (TensorType(shape, "int8"), *region(shape, layer).outputs)
-        ]
-        runner = Runner(blob.data, [*operands, *(np.zeros(t.shape, np.int8) for t in blob.scratch)])
+        operands = [zeros(t) for t in (TensorType(shape, "int8"), *region(shape, layer).outputs)]
+        runner = Runner(blob.data, [*operands, *map(zeros, blob.scratch)])
         (stats,) = runner.run()
         assert stats.cycles == cycles(decode(runner.streams[0]), config)

@@ -62,6 +62,7 @@ class Generator:
             if buffer.name == "spread":
                 shape = (self.random.choice([1, self.m]), self.random.choice([1, self.n]))
             row = BY_NAME[buffer.dtype]
+            array: np.ndarray
             if buffer.name == "index":
                 array = self.rng.integers(0, min(shape), shape)
             elif row.is_float:
@@ -141,7 +142,17 @@ class Generator:
         if pick < 0.6:
             unary = EXACT_UNARY if row.is_float else ir.UNARY_INT
             return ir.Unary(dtype, self.random.choice(unary), self.value(dtype, depth - 1))
-        names = ("add", "sub", "mul", "min", "max", "div", "floordiv", "floormod", "mod")
+        names: tuple[str, ...] = (
+            "add",
+            "sub",
+            "mul",
+            "min",
+            "max",
+            "div",
+            "floordiv",
+            "floormod",
+            "mod",
+        )
         if not row.is_float:
             names = (*names[:5], *names[:5], *names, "and", "or", "xor", "shl", "shr")
         op = self.random.choice(names)

@@ -105,7 +105,7 @@ class Library:
         assert ctypes.c_uint32.from_address(address).value == 1
         assert ctypes.c_uint32.from_address(address + 4).value == code.count
         pointers = (ctypes.c_void_p * code.count).from_address(address + 8)
-        self.functions = [KERNEL(p) for p in pointers]
+        self.functions = [KERNEL(p or 0) for p in pointers]
 
     def call(self, index: int, buffers: Sequence[np.ndarray], numbers: Sequence[int]) -> int:
         """Run a kernel; returns its status."""

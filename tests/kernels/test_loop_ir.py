@@ -261,9 +261,10 @@ def test_bench_dense(
     dim = [ir.DimRef("int64", number) for number in range(3)]
     place = ir.LoopVar("int64", "k")
     shapes = ((dim[0], dim[2]), (dim[1], dim[2]), (dim[0], dim[1]))
+    roles: tuple[ir.Role, ...] = ("in", "in", "out")
     buffers = tuple(
         ir.Buffer(name, "float32", role, tuple(ir.Axis(size) for size in shape))
-        for name, role, shape in zip("xwo", ("in", "in", "out"), shapes, strict=True)
+        for name, role, shape in zip("xwo", roles, shapes, strict=True)
     )
     product = ir.Binary("float32", "mul", _load(VI, place), ir.Load("float32", 1, (VJ, place)))
     sums = ir.For(place, dim[2], (ir.Accumulate(SUM, "add", product),))

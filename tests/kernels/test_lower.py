@@ -10,6 +10,7 @@ from nimblevm.kernels.loop_ir import For, If
 from nimblevm.kernels.lower import IntParam, LoweredKernel, lower_primitive
 from nimblevm.kernels.rewrite import all_statements
 from nimblevm.relay import dims
+from nimblevm.relay.dims import DimVar
 from nimblevm.relay.infer_type import infer_expr
 from nimblevm.relay.ir import Call, Constant, Function, Var
 from nimblevm.relay.op import get
@@ -117,7 +118,7 @@ def test_integer_parameters_may_be_in_dims() -> None:
     lowered_ = lower_primitive(parsed(text)[1], int_params=frozenset({0}))
     assert IntParam(0) in lowered_.in_dims
     assert [b.role for b in lowered_.kernel.buffers] == ["in", "out", "out"]
-    (dim,) = (d for d in lowered_.in_dims if not isinstance(d, IntParam))
+    (dim,) = (d for d in lowered_.in_dims if isinstance(d, DimVar))
     x = floats(4)
     made = Program(lowered_, [np.asarray(2, "int32"), x], {dim: 4})
     first, second = made.run(Evaluated(lowered_))

@@ -261,8 +261,8 @@ def test_accuracy_of_pow(functions: Callable[..., Array], dtype: str) -> None:
 def test_special_values_of_pow_are_those_of_c(functions: Callable[..., Array], dtype: str) -> None:
     mantissa = np.finfo(dtype).nmant
     odd = 2.0 ** (mantissa + 1) - 1
-    values = [0.0, -0.0, 1, -1, 0.5, -0.5, 2, -2, 3, -3, 7, -7, np.inf, -np.inf, np.nan, odd, -odd, odd + 1,
-              np.finfo(dtype).tiny / 4, 1e30, -1e30]  # fmt: skip
+    values: list[float] = [0.0, -0.0, 1, -1, 0.5, -0.5, 2, -2, 3, -3, 7, -7, np.inf, -np.inf, np.nan, odd, -odd, odd + 1,
+              float(np.finfo(dtype).tiny) / 4, 1e30, -1e30]  # fmt: skip
     x, y = (grid.ravel().astype(dtype) for grid in np.meshgrid(values, values))
     with np.errstate(all="ignore"):
         expected = np.power(x, y)

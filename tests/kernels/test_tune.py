@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -15,7 +16,10 @@ OTHER = Variant((1, 2, 4), ahead=512)
 
 
 def test_the_fastest_in_the_mean_of_all_row_counts_wins() -> None:
-    runs = {PLAIN: [lambda: 2.0, lambda: 2.0], OTHER: [lambda: 1.0, lambda: 3.0]}
+    runs: dict[Variant | str, list[Callable[[], float]]] = {
+        PLAIN: [lambda: 2.0, lambda: 2.0],
+        OTHER: [lambda: 1.0, lambda: 3.0],
+    }
     found = scores(runs)
     assert found == {PLAIN: pytest.approx(2), OTHER: pytest.approx(3**0.5)}
     assert fastest(found) == (OTHER, "")

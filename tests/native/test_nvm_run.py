@@ -144,7 +144,7 @@ def test_bad_archives(run: Run) -> None:
     assert "x is given twice" in run("-f", "one", "x=a.npz", "a.npz", code=2)
 
 
-SAME = {
+SAME: dict[str, dict[str, Any]] = {
     "tensors": {"f": [[1, 2.5], [3, 1e-7]], "i": [-128, 127], "b": [True, False], "u": 2**64 - 1, "h": 0.1},
     "no elements": {"f": [], "i": [], "b": [], "u": 0, "h": -65504},
     "no numbers": {"f": [[float("nan"), float("inf")]], "i": [0], "b": [True], "u": 1, "h": float("-inf")},
@@ -162,7 +162,7 @@ FUNCTIONS = {"no elements": "tensors", "no numbers": "tensors", "small": "tensor
 @pytest.mark.parametrize("name", SAME)
 def test_the_same_json_as_from_python(name: str, run: Run) -> None:
     function = run.exe.functions[FUNCTIONS.get(name, name)]
-    values: dict[str, Any] = SAME[name]
+    values = SAME[name]
     with nvm.VirtualMachine(run.exe) as vm:
         named = {
             p.name: from_json(values[p.name], p.type, run.exe, p.name) for p in function.params

@@ -180,6 +180,7 @@ class Extended(Generator):
             if thunks:
                 name = self.pick(thunks)
                 type_ = dict(self.scope)[name]
+                assert isinstance(type_, Fn)
                 arg = "" if type_.arg is None else self.exact(type_.arg, depth - 1)
                 return f"{name}({arg})"
             cells = [n for n, r in self.refs() if self.fits(r.value, want)]

@@ -178,7 +178,8 @@ class Operators(Extended):
         return None
 
     def effect(self, op: Op, case: Case) -> Effect:
-        return op.effect_of(tuple(concrete_type(v) for v in case.inputs), case.attrs)  # type: ignore[arg-type]
+        types: Any = tuple(concrete_type(v) for v in case.inputs)
+        return op.effect_of(types, case.attrs)
 
     def total_call(self, name: str, case: Case, depth: int) -> tuple[str, RelayType, bool]:
         """The call, its type (sizes as they are, None if data decide) and whether its floats are steep."""
@@ -258,10 +259,11 @@ class Operators(Extended):
         text, result, steep = self.total_call(name, case, depth)
         var = self.name()
         if isinstance(result, TensorType):
-            known = all(isinstance(d, int) for d in result.shape)
+            sizes = tuple(d for d in result.shape if isinstance(d, int))
+            known = len(sizes) == len(result.shape)
             if known and not (result.dtype in FLOATS and steep):
                 dims = tuple("?" for _ in result.shape)
-                self.scope.append((var, Tensor(result.dtype, dims, tuple(result.shape))))  # type: ignore[arg-type]
+                self.scope.append((var, Tensor(result.dtype, dims, sizes)))
             return f"let {var} = {text};\n", [var]
         return f"let {var} = {text};\n", [f"{var}.{i}" for i in range(len(fields_of(result)))]
 
@@ -295,7 +297,7 @@ class Program:
 
 def operator_program(source: Source, first: str, name: str = "main") -> Program:
     """Bindings of calls, of `first` and of others, and an expression of any kind; all of it is returned."""
-    gen = Operators(None, budget=24, source=source)  # type: ignore[arg-type]
+    gen = Operators(None, budget=24, source=source)  # type: ignore[arg-type] # source draws
     gen.named = {"n": gen.integer(0, 3), "m": gen.integer(1, 3)}
     binder = Tensor("float32", ("?n", "?m"), (gen.named["n"], gen.named["m"]))
     gen.scope += [("%x", binder), ("%log", Ref(INT_SCALAR))]

@@ -7,13 +7,17 @@ rounding can't change the path; floats stay small.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 from hypothesis import strategies as st
 
 INTS = ("int32", "int64", "int8", "uint8")
 FLOATS = ("float16", "float32", "float64")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ class Generator:
     def integer(self, low: int, high: int) -> int:
         return self.draw(st.integers(low, high))
 
-    def pick(self, options):
+    def pick(self, options: Sequence[T]) -> T:
         return options[self.integer(0, len(options) - 1)]
 
     # --- types ---------------------------------------------------------------------------------

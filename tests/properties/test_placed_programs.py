@@ -51,7 +51,8 @@ def check_effects(text: str) -> None:
     """Errors come as they do on the host."""
     mod = nvm.relay.parse(text, source_name="random.rly")
     found = []
-    for options in ({}, {"device": "simulated"}):
+    ways: tuple[dict[str, Any], ...] = ({}, {"device": "simulated"})
+    for options in ways:
         with nvm.VirtualMachine(nvm.compile(mod, native=False, **PLAIN, **options)) as vm:
             found.append(outcome(vm.run, *ARGS))
     if isinstance(found[0], NimbleError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ import nimblevm as nvm
 @pytest.mark.parametrize("op", ["argmax", "argmin"])
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "float32"])
 @pytest.mark.parametrize("options", [{}, {"native": False}, {"native": False, "unbox": False}])
-def test_argmax_of_a_scalar(op: str, dtype: str, options: dict[str, bool]) -> None:
+def test_argmax_of_a_scalar(op: str, dtype: str, options: dict[str, Any]) -> None:
     text = f'#[version = "0.0.5"]\ndef @main(%x: {dtype}) {{ ({op}(%x), {op}(%x + %x)) }}'
     with nvm.compile(nvm.relay.parse(text), **options) as exe, nvm.VirtualMachine(exe) as vm:
         assert [int(v) for v in vm.run(np.asarray(3, dtype))] == [0, 0]

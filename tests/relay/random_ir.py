@@ -197,11 +197,12 @@ class Generator:
     def op_call(self, depth: int) -> Expr:
         name = self.pick(("add", "multiply", "tanh", "nn.dense", "concatenate", "take"))
         op = registry.get(name)
-        attrs = op.attrs() if op.attrs else None
+        new = op.attrs or dict
+        attrs: Any = new() if op.attrs else None
         if name == "nn.dense":
-            attrs = op.attrs(units=self.pick((None, 3)), out_dtype=self.pick(("", "float32")))
+            attrs = new(units=self.pick((None, 3)), out_dtype=self.pick(("", "float32")))
         if name == "take":
-            attrs = op.attrs(axis=self.pick((None, -1)), mode=self.pick(("clip", "wrap")))
+            attrs = new(axis=self.pick((None, -1)), mode=self.pick(("clip", "wrap")))
         return Call(op, tuple(self.expr(depth) for _ in op.args), attrs)
 
     def let(self, depth: int) -> Expr:

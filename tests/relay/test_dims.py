@@ -45,7 +45,7 @@ class Undefined(Exception):
 
 def build(tree: Tree) -> Dim:
     if not isinstance(tree, tuple):
-        return tree  # type: ignore[no-any-return]
+        return tree
     op, a, b = tree
     try:
         return BUILD[op](build(a), build(b))

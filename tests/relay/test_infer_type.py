@@ -47,11 +47,11 @@ def @main(%x: Tensor[(3), float32]) {
     )
     assert type_text(result(mod)) == "(List[float32], List[Tensor[(3), float32]], int32)"
     calls = [
-        node
+        (node.op, node.type_args)
         for node in _nodes(mod.function("main"))
         if isinstance(node, Call) and isinstance(node.op, GlobalVar)
     ]
-    assert all(len(c.type_args) == len(mod.function(c.op.name_hint).type_params) for c in calls)
+    assert all(len(args) == len(mod.function(var).type_params) for var, args in calls)
 
 
 def _nodes(root: Expr) -> list[Expr]:

@@ -1,5 +1,8 @@
 """What the builder, the parser and compile say to typical mistakes of newcomers."""
 
+# mypy: disable-error-code="arg-type"
+# Arguments of a wrong kind are what is tested.
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -159,7 +159,7 @@ def costs(text: str, **options: Any) -> Counter[str]:
         found[self.name] += count(lambda: result.append(original(self, module, ctx)))
         return result[0]
 
-    pass_base.Pass.__call__ = counted  # type: ignore[method-assign]
+    pass_base.Pass.__call__ = counted  # type: ignore[method-assign,assignment]
     try:
         nvm.compile(mod[-1], native=False, **options)
     finally:

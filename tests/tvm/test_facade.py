@@ -1,5 +1,8 @@
 """The facade's own behaviour: targets, what is absent, modules that run, attributes by name."""
 
+# mypy: disable-error-code="arg-type,attr-defined,var-annotated,union-attr"
+# Programs are written as people who come from TVM write them.
+
 from __future__ import annotations
 
 import importlib
@@ -139,7 +142,7 @@ def test_tensors() -> None:
     with pytest.raises(InvalidInput, match=r"shape \(1, 2\) for a tensor of shape \(2,\)"):
         a.copyto(tvm.nd.empty((2,)))
     with pytest.raises(InvalidInputType, match="a tensor or a device"):
-        a.copyto(5)  # type: ignore[arg-type]
+        a.copyto(5)
     for wrong in ("zz", {}, [object()]):
         with pytest.raises(InvalidInputType, match="array: "):
             tvm.nd.array(wrong)

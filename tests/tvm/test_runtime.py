@@ -106,6 +106,7 @@ def test_arrays_copy_and_take_tvms_dtypes() -> None:
 
 def test_parameters_by_name() -> None:
     bound = relay.build_module.bind_params_by_name(MOD["main"], {"y": np.float32(1), "other": ONE})
+    assert isinstance(bound, relay.Function)
     assert [p.name_hint for p in bound.params] == ["x"]
 
 

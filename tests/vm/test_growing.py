@@ -70,7 +70,7 @@ def vm(request: pytest.FixtureRequest) -> Iterator[nvm.VirtualMachine]:
         assert machine.stats()["live_objects"] == 0
 
 
-def counted(vm: nvm.VirtualMachine, name: str, *args: object) -> tuple[object, int]:
+def counted(vm: nvm.VirtualMachine, name: str, *args: object) -> tuple[Any, int]:
     """The result, and the bytes that the VM copied and its kernels wrote."""
     before = vm.stats()
     out = vm.invoke(name, *args)
@@ -96,7 +96,7 @@ def test_appending_in_a_callee_to_a_field_copies_linearly(vm: nvm.VirtualMachine
 def test_all_prefixes_stay_as_they_were(vm: nvm.VirtualMachine) -> None:
     chain, moved = counted(vm, "prefixes", 200, np.zeros(1, np.int64))
     for size in range(200, -1, -1):
-        prefix, chain = chain.fields  # type: ignore[attr-defined]
+        prefix, chain = chain.fields
         np.testing.assert_array_equal(prefix, np.arange(size))
     # Each prefix leaves the VM in memory of its own.
     assert moved <= 8 * (200 * 201 // 2 + 6 * 200)

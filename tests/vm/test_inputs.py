@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,7 +58,9 @@ Y = np.zeros(4, np.float32)
         ((X, Y.astype(">f4")), ["%y", ">f4"]),
     ],
 )
-def test_bad_arguments_of_main(vm: nvm.VirtualMachine, args: tuple, words: list[str]) -> None:
+def test_bad_arguments_of_main(
+    vm: nvm.VirtualMachine, args: tuple[Any, ...], words: list[str]
+) -> None:
     with pytest.raises(nvm.InvalidInput) as caught:
         vm.run(*args)
     for word in words:
@@ -68,7 +71,11 @@ def test_bad_arguments_of_main(vm: nvm.VirtualMachine, args: tuple, words: list[
 def test_named_arguments(vm: nvm.VirtualMachine) -> None:
     assert vm.run(y=Y, x=X).shape == (4, 3)
     assert int(vm.invoke("named", name=1, self=3)) == 2
-    for args, named, word in [((X,), {"z": Y}, "%z"), ((X, Y), {"x": X}, "twice")]:
+    wrong: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
+        ((X,), {"z": Y}, "%z"),
+        ((X, Y), {"x": X}, "twice"),
+    ]
+    for args, named, word in wrong:
         with pytest.raises(nvm.InvalidInput, match=word):
             vm.run(*args, **named)
 
@@ -139,7 +146,7 @@ def forest() -> Iterator[nvm.Executable]:
         yield executable
 
 
-def _assert_same(got: object, want: object) -> None:
+def _assert_same(got: Any, want: Any) -> None:
     stack = [(got, want)]
     while stack:
         one, other = stack.pop()
@@ -243,7 +250,7 @@ class DLPackOnly:
     def __init__(self, array: np.ndarray) -> None:
         self._array = array
 
-    def __dlpack__(self, **options: object) -> object:
+    def __dlpack__(self, **options: Any) -> object:
         return self._array.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:

@@ -10,7 +10,6 @@ import pytest
 
 import nimblevm as nvm
 from nimblevm._ffi import lib
-from nimblevm.vm import installation
 
 
 def test_build_info() -> None:
@@ -36,7 +35,7 @@ def test_without_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> str:
         raise metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(installation.metadata, "version", missing)
+    monkeypatch.setattr(metadata, "version", missing)
     assert "llvmlite is not installed" in str(nvm.build_info())
 
 

@@ -53,7 +53,7 @@ def main(folder: Path, names: list[str]) -> int:
                 if not path.exists():
                     rng = np.random.default_rng(SEED)
                     lengths = rng.integers(0, 40, COUNT)
-                    np.savez(path, **{f"x{i}": rng.standard_normal((n, 300)).astype(np.float32)
+                    np.savez(path, allow_pickle=False, **{f"x{i}": rng.standard_normal((n, 300)).astype(np.float32)
                                       for i, n in enumerate(lengths)})  # fmt: skip
                 with np.load(path) as given:
                     out = {key: vm.run(given[key]).numpy() for key in given.files}

@@ -13,7 +13,8 @@ import pytest
 
 import nimblevm as nvm
 from nimblevm.bench.workloads import g2p, lstm, treelstm
-from nimblevm.relay.interpreter import ADTValue, Interpreter, evaluate
+from nimblevm.relay.interpreter import Interpreter, evaluate
+from nimblevm.relay.values import ADTValue
 from tests.workloads import fresh
 
 RTOL, ATOL = 1e-4, 1e-6
@@ -132,7 +133,11 @@ def test_g2p_predicts_what_the_package_predicts(tmp_path: Path) -> None:
     _, exe = compiled(g2p.text(), g2p.params(weights), "g2p")
     exe.save(tmp_path / "g2p.nvm")
     words = json.loads((Path(__file__).parents[1] / "data" / "g2p_words.json").read_text())
-    np.savez(tmp_path / "g2p_in.npz", **{f"w{i}": g2p.encode(w) for i, w in enumerate(words)})
+    np.savez(
+        tmp_path / "g2p_in.npz",
+        allow_pickle=False,
+        **{f"w{i}": g2p.encode(w) for i, w in enumerate(words)},
+    )
     fresh.run(tmp_path, ["g2p"])
     with np.load(tmp_path / "g2p_out.npz") as out:
         got = {w: " ".join(g2p.decode(out[f"w{i}"])) for i, w in enumerate(words)}

@@ -20,6 +20,7 @@ import numpy as np
 from nimblevm.kernels import ptx
 from nimblevm.kernels.device_code import launch_record
 from nimblevm.kernels.loop_ir import Kernel
+from nimblevm.kernels.schedule.grid import schedule_grid
 from nimblevm.kernels.schedule.launch import Launch
 from tests.devices.fake_cuda.ptx_to_c import translate
 from tests.kernels.native import size_of
@@ -181,7 +182,7 @@ class PtxGrid:
     """The same face as tests.kernels.native.Library: the launches of kernels as one module of PTX, run by the driver."""
 
     def __init__(self, *kernels: Kernel) -> None:
-        self.launches = [ptx.schedule_grid(kernel) for kernel in kernels]
+        self.launches = [schedule_grid(kernel) for kernel in kernels]
         payload = ptx.generate(list(enumerate(kernels)))
         self.source: bytes = msgpack.unpackb(payload, strict_map_key=False)["source"]
         add_module(self.source)

@@ -10,6 +10,7 @@ cases_<family>.py with a table CASES of generators by operator name, which are f
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 import zlib
@@ -355,7 +356,7 @@ def _reshape_tensor(source: Source, dtype: str) -> Case:
 
 
 _GENERATORS: dict[str, Callable[[Source, str], Case]] = {
-    **{r.name: (lambda s, d, n=r.name: _reduce(s, d, n)) for r in reduce.TABLE},
+    **{r.name: functools.partial(_reduce, row_name=r.name) for r in reduce.TABLE},
     "divide": _divide, "floor_divide": _divide, "floor_mod": _divide, "trunc_divide": _divide, "trunc_mod": _divide,
     "mod": _divide, "power": _power, "cast": _cast, "clip": _clip, "nn.dense": _dense,
     "nn.contrib_dense_pack": _dense_pack,

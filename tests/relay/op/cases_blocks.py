@@ -127,11 +127,12 @@ def _upsampling3d(source: Source, dtype: str) -> Case:
     layout = pick(source, ("NCDHW", "NDHWC"))
     sizes = {letter: pick(source, (1, 2, 3)) for letter in "DHW"}
     sizes.update(N=pick(source, (0, 1, 2)), C=pick(source, (0, 1, 2)))
-    scale = tuple(pick(source, (0.5, 1.0, 2.0, 1.3)) for _ in range(3))
+    depth, height, width = (pick(source, (0.5, 1.0, 2.0, 1.3)) for _ in range(3))
     method = "nearest_neighbor"
     if np.dtype(dtype).kind == "f" and flag(source):
         method = "trilinear"
-    attrs = resize.UpSampling3DAttrs(*scale, layout, method, pick(source, resize.MODES[:3]))
+    mode = pick(source, resize.MODES[:3])
+    attrs = resize.UpSampling3DAttrs(depth, height, width, layout, method, mode)
     return Case((array(source, _sized(layout, sizes), dtype, special=False),), attrs)
 
 

@@ -241,12 +241,12 @@ def _upsampling(source: Source, dtype: str) -> Case:
     layout = _layout(source, "NCHW", "NHWC")
     found = {letter: pick(source, (1, 2, 3, 5)) for letter in "HW"}
     found.update(N=pick(source, (0, 1, 2)), C=pick(source, (0, 1, 2)))
-    scale = tuple(pick(source, (0.5, 1.0, 2.0, 1.5, 3.0, 1.3)) for _ in range(2))
+    height, width = (pick(source, (0.5, 1.0, 2.0, 1.5, 3.0, 1.3)) for _ in range(2))
     whole = np.dtype(dtype).kind != "f"
     method = (
         "nearest_neighbor" if whole else pick(source, ("nearest_neighbor", "bilinear", "bicubic"))
     )
-    attrs = resize.UpSamplingAttrs(*scale, layout, method, flag(source))
+    attrs = resize.UpSamplingAttrs(height, width, layout, method, flag(source))
     return Case((array(source, _shaped(layout, found), dtype, special=False),), attrs)
 
 

@@ -86,8 +86,8 @@ def other_shapes(type_: Type) -> Iterator[Type]:
     if shape:
         yield TensorType(shape[1:], dtype)
     for axis, size in enumerate(shape):
-        for new in (size + 3, 0, DimVar(None)):
-            yield TensorType((*shape[:axis], new, *shape[axis + 1 :]), dtype)
+        for other in (size + 3, 0, DimVar(None)):
+            yield TensorType((*shape[:axis], other, *shape[axis + 1 :]), dtype)
 
 
 def other_operands(types: tuple[Type, ...]) -> Iterator[tuple[Type, ...]]:

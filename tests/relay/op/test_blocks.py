@@ -91,24 +91,26 @@ def test_dilate_lrn_and_windows() -> None:
     assert seen.shape == (2, 2, 2, 2, 1)
     for b, i, j, k, m in np.ndindex(*seen.shape):
         assert seen[b, i, j, k, m] == numbered(2, 5, 4)[b, 2 * i + k, 3 * j + m]
-    data = np.float32([[1, 2, 3, 4]])
+    data = np.asarray([[1, 2, 3, 4]], "float32")
     found = evaluate(
         relay.IRModule.from_expr(relay.nn.lrn(relay.const(data), 3, 1, 1.0, 3.0, 0.5)), ()
     )
-    sums = np.float32([1 + 4, 1 + 4 + 9, 4 + 9 + 16, 9 + 16])
+    sums = np.asarray([1 + 4, 1 + 4 + 9, 4 + 9 + 16, 9 + 16], "float32")
     np.testing.assert_allclose(found[0], data[0] / np.sqrt(1 + sums), rtol=1e-6)
 
 
 def test_sparse_places() -> None:
     places, values = (
-        np.int32([[0, 1], [2, 0], [0, 1], [5, 0], [-1, 0]]),
-        np.float32([1, 2, 3, 4, 5]),
+        np.asarray([[0, 1], [2, 0], [0, 1], [5, 0], [-1, 0]], "int32"),
+        np.asarray([1, 2, 3, 4, 5], "float32"),
     )
     out = run(lambda i, v: relay.sparse_to_dense(i, (3, 2), v), places, values)
     assert out.tolist() == [[0, 3], [0, 0], [2, 0]]
-    one = run(lambda i: relay.sparse_to_dense(i, (3,), relay.const(2.0), -1), np.int64([2, 0]))
+    one = run(lambda i: relay.sparse_to_dense(i, (3,), relay.const(2.0), -1), np.asarray([2, 0]))
     assert one.tolist() == [2, -1, 2]
-    assert run(lambda i: relay.sparse_to_dense(i, (2,), relay.const(2)), np.int32(1)).tolist() == [
+    assert run(
+        lambda i: relay.sparse_to_dense(i, (2,), relay.const(2)), np.asarray(1, "int32")
+    ).tolist() == [
         0,
         2,
     ]
@@ -188,7 +190,9 @@ def test_sizes_stay_known_through_blocks() -> None:
     x = relay.var("x", shape=(n, 3, h, 8))
     both = relay.nn.depth_to_space(relay.nn.space_to_depth(x, 4), 4)
     mod = relay.infer_type(relay.IRModule.from_expr(relay.Function([x], both)))
-    shape = mod.function("main").ret_type.shape
+    type_ = mod.function("main").ret_type
+    assert isinstance(type_, relay.TensorType)
+    shape = type_.shape
     assert shape[0] is n
     assert (shape[1], shape[3]) == (3, 8)
 
@@ -199,4 +203,6 @@ def test_layouts_are_read_in_full() -> None:
         parsed(text) is None for text in ("NCc", "N1", "NN", "c", "N4c", "NC0c", "NC4c4c", "N C")
     )
     for text in map("".join, itertools.permutations("NCH")):
-        assert parsed(text).axes == text
+        layout = parsed(text)
+        assert layout is not None
+        assert layout.axes == text

@@ -21,7 +21,7 @@ from nimblevm.relay.op.unique import UniqueAttrs
 
 def compute(name: str, *inputs: Any, attrs: Any = None) -> Any:
     op = get(name)
-    types = tuple(concrete_type(v) for v in inputs)
+    types: Any = tuple(concrete_type(v) for v in inputs)
     return op.reference(inputs, attrs, op.relation(ConcreteContext(op, types), types, attrs))
 
 
@@ -58,7 +58,7 @@ def test_searchsorted_sides() -> None:
     rows = np.asarray([1, 2, 2, np.nan], "float32")
     values = np.asarray([[0, 2], [5, np.nan]], "float32")
     left, right = (
-        compute("searchsorted", rows, values, attrs=SearchSortedAttrs(r)) for r in (0, 1)
+        compute("searchsorted", rows, values, attrs=SearchSortedAttrs(r)) for r in (False, True)
     )
     assert left.tolist() == [[0, 1], [3, 3]]
     assert right.tolist() == [[0, 3], [3, 4]]
@@ -178,13 +178,15 @@ def test_refusals_are_located(call: str, message: str) -> None:
 
 def test_builder_chooses_the_dynamic_form() -> None:
     x, k = relay.var("x", shape=(3, 4)), relay.var("k", shape=(), dtype="int32")
-    assert relay.topk(x, k)[0].tuple_value.op.name == "dyn.topk"
-    assert relay.topk(x, relay.const(2))[1].tuple_value.op.name == "topk"
-    assert relay.topk(x, 2, ret_type="values").attrs.k == 2
+    topk: Any = relay.topk
+    assert topk(x, k)[0].tuple_value.op.name == "dyn.topk"
+    assert topk(x, relay.const(2))[1].tuple_value.op.name == "topk"
+    assert topk(x, 2, ret_type="values").attrs.k == 2
     assert len(relay.unique(x)) == 4
     assert len(relay.unique(x, return_counts=True)) == 5
     boxes = relay.var("b", shape=(1, 5, 6))
     valid, moved, places = relay.vision.get_valid_counts(boxes, 0.5)
-    assert len(relay.vision.non_max_suppression(moved, valid, places)) == 2
-    halved = relay.topk(x, 2)[0] * 0.5
+    kept: Any = relay.vision.non_max_suppression(moved, valid, places)
+    assert len(kept) == 2
+    halved = topk(x, 2)[0] * 0.5
     assert relay.infer_type(relay.IRModule.from_expr(relay.Function([x], halved)))

@@ -79,14 +79,14 @@ def test_dropout_is_its_operand() -> None:
 
 def test_batch_norm_gives_the_moving_vectors_back() -> None:
     x = relay.var("x", shape=(relay.Any(), 5))
-    vectors = [relay.var(name, shape=(5,)) for name in "gbmv"]
+    vectors = gamma, beta, mean, variance = [relay.var(name, shape=(5,)) for name in "gbmv"]
     values = [np.full(5, v, "float32") for v in (2, 1, 0.5, 4)]
-    whole = relay.nn.batch_norm(x, *vectors, epsilon=0.0)
-    out, mean, variance = run(whole.tuple_value, [x, *vectors], DATA[0, :, :5], *values)
+    whole = relay.nn.batch_norm(x, gamma, beta, mean, variance, epsilon=0.0)
+    out, centre, spread = run(whole.tuple_value, [x, *vectors], DATA[0, :, :5], *values)
     np.testing.assert_allclose(out, (DATA[0, :, :5] - 0.5) / 2 * 2 + 1, rtol=1e-5)
-    assert (mean == 0.5).all()
-    assert (variance == 4).all()
-    fused = relay.nn.relu(relay.nn.batch_norm(x, *vectors)[0])
+    assert (centre == 0.5).all()
+    assert (spread == 4).all()
+    fused = relay.nn.relu(relay.nn.batch_norm(x, gamma, beta, mean, variance)[0])
     assert (run(fused, [x, *vectors], DATA[0, :, :5], *values) >= 0).all()
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from nimblevm import relay
 from nimblevm.relay import ir
-from nimblevm.relay.claims import DimScope, check
+from nimblevm.relay.claims import check
+from nimblevm.relay.dim_scope import DimScope
 from nimblevm.relay.dims import DimVar
 from nimblevm.relay.interpreter import evaluate
 from nimblevm.relay.op import all_ops
@@ -37,6 +38,13 @@ def program(op: Op, case: Case, unknown: bool) -> ir.IRModule:
     call = ir.Call(op, params, case.attrs)
     body = ir.Let(var := ir.Var("out"), call, ir.Tuple((var,)))
     return relay.infer_type(ir.IRModule.from_expr(ir.Function(params, body)))
+
+
+def result_of(function: ir.Function) -> ir.Expr:
+    """The operator's result in `program`."""
+    assert isinstance(function.body, ir.Let)
+    assert isinstance(function.body.body, ir.Tuple)
+    return function.body.body.fields[0]
 
 
 def same(got: Any, expected: Any) -> None:
@@ -68,14 +76,16 @@ def test_in_a_program(op: Op) -> None:
             same(got, expected)
             # The inferred dims are true: they are compared with the value once more, parameters first.
             main = mod.function("main")
-            claims = [
+            result = result_of(main)
+            claims: list[Any] = [
                 (v, p.checked_type, p.name_hint)
                 for v, p in zip(case.inputs, main.params, strict=True)
             ]
-            check([*claims, (got, main.body.body.fields[0].checked_type, "result")], DimScope())
+            claims.append((got, result.checked_type, "result"))
+            check(claims, DimScope())
             if not unknown:
                 assert (
-                    main.body.body.fields[0].checked_type is concrete_type(got)
+                    result.checked_type is concrete_type(got)
                     or op.shape_values
                     or op.bound is not None
                 )
@@ -88,4 +98,7 @@ def test_text_keeps_attributes(op: Op) -> None:
         text = mod.astext()
         again = relay.parse(text)
         assert relay.structural_equal(mod, again), text
-        assert again.function("main").body.value.attrs == case.attrs or op.name == "vm.match_type"
+        call = again.function("main").body
+        assert isinstance(call, ir.Let)
+        assert isinstance(call.value, ir.Call)
+        assert call.value.attrs == case.attrs or op.name == "vm.match_type"
