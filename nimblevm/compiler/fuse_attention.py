@@ -1,6 +1,6 @@
 """Which operators make one kernel of attention: products of a softmax of products, with the moves around them.
 
-    %q1 = transpose(reshape(%q)); %k1 = ...; %v1 = ...                       moves of the operands
+    %q1 = transpose(reshape(%q)); %k1 = ...; %v1 = ...                       moves and slices of the operands
     %s = nn.batch_matmul(%q1, %k1); %p = nn.softmax(%s * 0.1f + %mask)       elementwise on the way
     %o = reshape(transpose(nn.batch_matmul(%p, %v1)))                        moves of the result
 
@@ -18,6 +18,7 @@ from nimblevm.relay.dims import Dim
 from nimblevm.relay.ir import Call, Expr, Var
 from nimblevm.relay.op.einsum import parse, product_axes
 from nimblevm.relay.op.registry import Op, OpPattern
+from nimblevm.relay.op.strided_slice import slice_of
 from nimblevm.relay.types import TensorType
 
 MAX_PATH = 32
@@ -221,12 +222,14 @@ def keeps_rows(call: Call | None) -> bool:
 
 
 def keeps_vectors(call: Call) -> bool:
-    """Whether elements along the last axis of a move's result are neighbours in its operand, or
+    """Whether elements along the last axis of the result of a move or slice are neighbours in its operand, or
     along another axis of it.
     """
     name = _name(call)
     if name == "transpose":
         return True
+    if name == "strided_slice":
+        return all(slice_of(call.attrs, n)[2] == 1 for n in range(len(call.attrs.begin)))
     old, new = _shape(call.args[0]), _shape(call)
     if name not in MOVES or not old or not new:
         return False

@@ -3,6 +3,7 @@
 from nimblevm.compiler.pass_base import FixedPoint, Sequential
 from nimblevm.compiler.passes.batch_leaves import BATCH_LEAVES
 from nimblevm.compiler.passes.batch_levels import BATCH_LEVELS
+from nimblevm.compiler.passes.combine_parallel_dense import COMBINE_PARALLEL_DENSE
 from nimblevm.compiler.passes.cse import CSE
 from nimblevm.compiler.passes.dead_code import DEAD_CODE
 from nimblevm.compiler.passes.find_appends import FIND_APPENDS
@@ -49,6 +50,7 @@ PIPELINE = Sequential(
         BATCH_LEAVES,
         PROJECT_TABLES,
         SPLIT_PRODUCTS,
+        COMBINE_PARALLEL_DENSE,
         DEAD_CODE,
         SHAPE_FUNCTIONS,
         FOLD_BATCH_NORM,

@@ -16,6 +16,7 @@ from nimblevm.compiler.devices import Devices
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.passes.batch_leaves import BATCH_LEAVES
 from nimblevm.compiler.passes.batch_levels import BATCH_LEVELS
+from nimblevm.compiler.passes.combine_parallel_dense import COMBINE_PARALLEL_DENSE
 from nimblevm.compiler.passes.cse import CSE
 from nimblevm.compiler.passes.dead_code import DEAD_CODE
 from nimblevm.compiler.passes.eta_expand import ETA_EXPAND
@@ -65,6 +66,7 @@ PASSES: dict[str, Pass] = {
         FIND_APPENDS, FUSE_OPS, MANIFEST_ALLOC, FUSE_LOOPS, MOVE_PROJECTIONS, FUSE_LEVELS, PLAN_MEMORY, TO_GRAPH, SIMPLIFY_INFERENCE, ETA_EXPAND, PARTIAL_EVAL,
         SPLIT_INPUTS, HOIST_PROJECTION, SPLIT_PRODUCTS, SPLIT_LOOPS, BATCH_LEAVES, BATCH_LEVELS, JOIN_INPUTS,
         SPECIALIZE_LOOPS, PROJECT_TABLES, FOLD_BATCH_NORM, PACK_CONVOLUTIONS, WINOGRAD, PLAN_DEVICES, PARTITION,
+        COMBINE_PARALLEL_DENSE,
     )
 }  # fmt: skip
 CASES = sorted(path for name in PASSES for path in (GOLDEN / name).glob("*.rly"))

@@ -21,6 +21,7 @@ PRODUCT_PASSES = (
     "join_inputs",
     "project_tables",
     "split_products",
+    "combine_parallel_dense",
 )
 PLAIN: Mapping[str, Any] = {"passes_off": OPTIONAL_PASSES + PRODUCT_PASSES}
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
