@@ -408,7 +408,8 @@ class Executable:
         name = _without_nul(path)
         pieces = self._pieces(private_key)
         try:
-            _write(Path(os.path.realpath(name)), pieces)
+            special = os.path.exists(name) and not os.path.isfile(name)
+            _write(Path(name if special else os.path.realpath(name)), pieces)
         except OSError as error:
             raise FileError(error.errno, error.strerror, name) from error
 

@@ -89,11 +89,14 @@ def _explained(error: Exception) -> str | None:
     if isinstance(error, _UsageError):
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "nimblevm"
-        return f"{error.format_message().rstrip('.')}. `{command} --help` explains."  # type: ignore[attr-defined]
+        text = error.format_message().rstrip(".")  # type: ignore[attr-defined]
+        return f"{text}{'' if text.endswith('?') else '.'} `{command} --help` explains."
     if isinstance(error, console.Mistake):
         return str(error)
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
+    if isinstance(error, nvm.InvalidExecutable) and "magic number" in str(error):
+        return f"{type(error).__name__}: {error}; `nimblevm compile SOURCE.rly` makes one of Relay text"
     if isinstance(error, nvm.NimbleError | OSError):
         return f"{type(error).__name__}: {error}"
     if isinstance(error, MemoryError):

@@ -26,9 +26,14 @@ def numpy_file(path: Path | str, what: str) -> Iterator[Any]:
         if not file.read(6).startswith(_STARTS):
             raise Mistake(f"{path}: expected {what}, which numpy.save or numpy.savez writes")
         file.seek(0)
-        with damaged_as(lambda why: Mistake(f"{path}: expected {what} ({why})")):
+        with damaged_as(lambda why: Mistake(f"{path}: expected {what} ({_plain(why)})")):
             loaded = np.load(file)
         yield loaded
+
+
+def _plain(why: str) -> str:
+    """numpy's reason, without the advice to read objects, which run code."""
+    return "it holds Python objects, not numbers" if "allow_pickle" in why else why
 
 
 def split_name(text: str) -> tuple[str, str]:
@@ -61,7 +66,7 @@ def read_array(text: str, wanted: str = "") -> Array:
 
 def member(file: Any, name: str, path: str) -> Array:
     """One array of an opened archive. Mistake if it can't be read."""
-    with damaged_as(lambda why: Mistake(f"{path}:{name}: not readable ({why})")):
+    with damaged_as(lambda why: Mistake(f"{path}:{name}: not readable ({_plain(why)})")):
         array = file[name]
     return _array(array, f"{path}:{name}")
 

@@ -13,7 +13,7 @@ from rich.text import Text
 import nimblevm as nvm
 from nimblevm.bytecode.dim_lines import STATES, DimLine, DimReport, FunctionDims, executable_report
 from nimblevm.bytecode.serialize import MAGIC
-from nimblevm.cli.console import Mistake, progress_of, read_text, say, table
+from nimblevm.cli.console import Mistake, is_stdin, progress_of, read_text, say, table
 from nimblevm.cli.json_text import dumps
 
 _STYLES = {"static": "", "equal to": "green", "checked": "yellow", "free": "cyan"}
@@ -28,7 +28,10 @@ class _Only(enum.Enum):
 
 def check(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Relay text (.rly) or executable (.nvm).")
+        Path,
+        typer.Argument(
+            metavar="FILE", help="Relay text (.rly; - reads stdin) or executable (.nvm)."
+        ),
     ],
     function: Annotated[
         list[str] | None, typer.Option(help="Only this function; may be given more than once.")
@@ -75,10 +78,13 @@ def check(
     say(f"{total} dims: " + ", ".join(f"{n} {state}" for state, n in counts.items()))
 
 
-def _report(file: Path, functions: list[str] | None, values: bool) -> DimReport:
+def _is_executable(file: Path) -> bool:
     with open(file, "rb") as opened:
-        executable = opened.read(len(MAGIC)) == MAGIC
-    if executable:
+        return opened.read(len(MAGIC)) == MAGIC
+
+
+def _report(file: Path, functions: list[str] | None, values: bool) -> DimReport:
+    if not is_stdin(file) and _is_executable(file):
         if values:
             raise Mistake(f"--values needs the program's text; {file} is an executable")
         with nvm.load(file, native=False, weights=False) as exe:

@@ -13,7 +13,7 @@ import typer
 
 import nimblevm as nvm
 from nimblevm.cli.arrays import weights_of
-from nimblevm.cli.console import Mistake, progress_of, read_text, say
+from nimblevm.cli.console import Mistake, is_stdin, progress_of, read_text, say
 
 
 class Weights(enum.Enum):
@@ -25,7 +25,9 @@ class Weights(enum.Enum):
 
 
 def compile_(
-    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="Relay text (.rly).")],
+    source: Annotated[
+        Path, typer.Argument(metavar="SOURCE", help="Relay text (.rly); - reads stdin.")
+    ],
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="File to write; default: SOURCE with .nvm."),
@@ -98,6 +100,8 @@ def compile_(
     twice = sorted(set(bound) & set(late))
     if twice:
         raise Mistake(f"both --params and --weights-file have {', '.join(twice)}")
+    if output is None and is_stdin(source):
+        raise Mistake("a program from stdin has no name: name the executable with -o FILE.nvm")
     path = output or source.with_suffix(".nvm")
     if path == source:
         raise Mistake(f"{source} would be overwritten: name the executable with -o FILE.nvm")
@@ -120,7 +124,8 @@ def compile_(
         say(str(placed[0]) if placed else "everything is on the host")
     if weights_file is not None and not exe.weights_file:
         say(f"{weights_file} lies outside of the folder of {path}: run it with --weights")
-    say(f"wrote {path} ({path.stat().st_size} bytes) in {took:.2f} s")
+    if path.is_file():  # else its bytes may be on stdout
+        say(f"wrote {path} ({path.stat().st_size} bytes) in {took:.2f} s")
 
 
 def _beside(weights: Path | None, executable: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Container, Iterator, Sequence
@@ -97,9 +98,16 @@ def table(
         out.print(made)
 
 
+def is_stdin(path: Path) -> bool:
+    """Whether a file is named "-"."""
+    return str(path) == "-"
+
+
 def read_text(path: Path) -> str:
-    """The text of a source file. OSError; Mistake for a file that is no text."""
+    """The text of a source file, or of stdin for "-". OSError; Mistake for what is no text."""
     try:
+        if is_stdin(path):
+            return sys.stdin.buffer.read().decode("utf-8")
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         hint = "; `nimblevm inspect` shows executables" if path.suffix == ".nvm" else ""
@@ -140,5 +148,5 @@ def progress_of(what: str) -> Iterator[Report]:
 
 __all__ = [
     "PROGRESS_AFTER", "Device", "ExecutableFile", "Fallback", "Mistake", "Report", "complain", "err", "out", "plain",
-    "plain_lines", "progress_of", "read_text", "say", "table",
+    "plain_lines", "is_stdin", "progress_of", "read_text", "say", "table",
 ]  # fmt: skip

@@ -21,6 +21,7 @@ _HOW = (
     "write NAME=FILE.npy, NAME=FILE.npz:ARRAY, NAME=FILE.json, NAME=NUMBER, NAME=JSON, NAME=random:2x3, or a file "
     "FILE.npz or FILE.json that holds several by name"
 )
+_JSON = ("[", "{", '"')
 _RANDOM = re.compile(r"random(?::(\d+(?:x\d+)*)?)?")
 
 
@@ -38,7 +39,7 @@ class Inputs:
         """The arguments by name; which are missing is for the VM to say. Mistake, OSError."""
         for text in texts:
             name, separator, value = text.partition("=")
-            if separator:
+            if separator and text[:1] not in _JSON:
                 self._put(name.removeprefix("%"), text, lambda p, v=value: self._value(p, v))
             elif text.endswith(".npz"):
                 with numpy_file(text, "an .npz file") as file:
@@ -47,7 +48,12 @@ class Inputs:
             elif text.endswith(".json"):
                 self._object(text)
             else:
-                raise Mistake(f"{text!r}: {_HOW}")
+                free = [name for name in self.params if name not in self.found]
+                if not free:
+                    raise Mistake(
+                        f"{text}: @{self.function.name} has no parameter left for it; {_HOW}"
+                    )
+                self._put(free[0], text, lambda p, v=text: self._value(p, v))
         return self.found
 
     def _object(self, path: str) -> None:
@@ -73,7 +79,7 @@ class Inputs:
 
     def _value(self, param: ParamInfo, text: str) -> Any:
         """What stands behind the = of an argument."""
-        if text[:1] in ("[", "{", '"'):
+        if text[:1] in _JSON:
             try:
                 return self._json(param, loads(text))
             except json.JSONDecodeError as error:
@@ -94,7 +100,12 @@ class Inputs:
                 return number(text)
             except ValueError:
                 pass
-        raise Mistake(f"%{param.name}={text}: neither a file, a number nor JSON; {_HOW}")
+        place = f"%{param.name}={text}"
+        if Path(text).is_dir():
+            raise Mistake(f"{place}: it is a directory; {_HOW}")
+        if text.startswith("random"):
+            raise Mistake(f"{place}: expected sizes, such as random:2x3")
+        raise Mistake(f"{place}: neither a file, a number nor JSON; {_HOW}")
 
     def _random(self, param: ParamInfo, sizes: str | None) -> Any:
         type_ = param.type

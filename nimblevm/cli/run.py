@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,15 @@ import typer
 
 import nimblevm as nvm
 from nimblevm.cli.arrays import Array
-from nimblevm.cli.console import Device, ExecutableFile, Fallback, Mistake, progress_of, say
+from nimblevm.cli.console import (
+    Device,
+    ExecutableFile,
+    Fallback,
+    Mistake,
+    is_stdin,
+    progress_of,
+    say,
+)
 from nimblevm.cli.inputs import Inputs
 from nimblevm.cli.json_text import dumps
 from nimblevm.cli.sign import PublicKey
@@ -30,7 +39,8 @@ def run(
     inputs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="INPUT", help="NAME=VALUE for a parameter, or a file with several: see above."
+            metavar="INPUT",
+            help="NAME=VALUE for a parameter, or VALUE in order, or a file with several: see above.",
         ),
     ] = None,
     function: Annotated[str, typer.Option(help="Function to call.")] = "main",
@@ -63,7 +73,7 @@ def run(
 ) -> None:
     """Run a function of an executable; print what it returns and the time that it took.
 
-    `nimblevm inspect FILE` says which parameters there are. Each gets a value:
+    `nimblevm inspect FILE` says which parameters there are; FILE - is stdin. Each gets a value, by name or in order:
 
     \b
       x=x.npy              an array; x=all.npz:x  one of an archive
@@ -113,7 +123,8 @@ def loaded(
 ) -> nvm.Executable:
     """nvm.load; Mistake for what is no key, or where keys can't be read."""
     try:
-        return nvm.load(file, native=native, weights=weights, public_key=public_key)
+        source = sys.stdin.buffer.read() if is_stdin(file) else file
+        return nvm.load(source, native=native, weights=weights, public_key=public_key)
     except ImportError as error:
         raise Mistake(str(error)) from None
     except ValueError as error:

@@ -14,7 +14,9 @@ from nimblevm.cli.console import Mistake, progress_of, read_text, say
 
 
 def tune(
-    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="Relay text (.rly).")],
+    source: Annotated[
+        Path, typer.Argument(metavar="SOURCE", help="Relay text (.rly); - reads stdin.")
+    ],
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="Record to write; default: SOURCE with .tuning.json."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -41,7 +42,14 @@ MISTAKES = {
     "run: missing input": (("run", "model.nvm", "x=x.npy"), "missing argument for %y, %k"),
     "run: wrong dim": (("run", "model.nvm", "x=bad.npy", "y=y.npy", "k=1"), "axis 1: expected 4, got 5"),
     "run: no such input": (("run", "model.nvm", "x=none.npy"), "none.npy: No such file"),
-    "run: no value": (("run", "model.nvm", "x"), "'x': write NAME=FILE.npy"),
+    "run: no value": (("run", "model.nvm", "x"), "%x=x: neither a file, a number nor JSON; write NAME=FILE.npy"),
+    "run: too many values": (("run", "model.nvm", "k=1", "x=x.npy", "y=y.npy", "5"), "5: @main has no parameter left for it"),
+    "run: a directory as input": (("run", "model.nvm", "x=."), "%x=.: it is a directory"),
+    "run: no sizes": (("run", "model.nvm", "x=random:2by3"), "%x=random:2by3: expected sizes, such as random:2x3"),
+    "run: objects": (("run", "model.nvm", "x=objects.npy"), "objects.npy: expected a .npy file (it holds Python objects, not numbers)"),
+    "run: text": (("run", "model.rly"), "`nimblevm compile SOURCE.rly` makes one of Relay text"),
+    "misspelt command": (("compil",), "Did you mean 'compile'? `nimblevm --help` explains."),
+    "compile: stdin without a name": (("compile", "-"), "a program from stdin has no name: name the executable with -o"),
     "run: no number": (("run", "model.nvm", "k=abc"), "neither a file, a number nor JSON"),
     "run: number for a tensor": (("run", "model.nvm", "x=1", "y=y.npy", "k=1"), "%x"),
     "run: no parameter": (("run", "model.nvm", "z=1"), "@main has no parameter %z; it has %x: Tensor[(?n, 4), float32]"),
@@ -76,6 +84,7 @@ MISTAKES = {
 def test_mistake_is_one_paragraph(name: str, folder: Path, cli: Cli) -> None:
     arguments, expected = MISTAKES[name]
     (folder / "text.npy").write_text("no array")
+    np.save(folder / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
     np.savez(folder / "damaged.npz", a=np.zeros(9))
     with open(folder / "damaged.npz", "r+b") as file:
         file.seek(200)  # in the elements: another sum
@@ -176,3 +185,36 @@ def test_running_a_file_loads_no_compiler() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def stdin_of(data: bytes) -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8")
+
+
+def test_stdin_is_a_dash(folder: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (folder / "model.rly").read_bytes()
+    monkeypatch.setattr(sys, "stdin", stdin_of(text))
+    assert cli("compile", "-", "--target", "none", "-o", "piped.nvm").code == 0
+    monkeypatch.setattr(sys, "stdin", stdin_of(text))
+    assert "@main" in cli("check", "-").out
+    monkeypatch.setattr(sys, "stdin", stdin_of((folder / "piped.nvm").read_bytes()))
+    done = cli("run", "-", "x.npy", "y=y.npy", "[[0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]", "2")
+    assert (done.code, "result 0: Tensor" in done.out) == (0, True)
+
+
+def test_an_executable_goes_into_a_pipe(folder: Path) -> None:
+    """/dev/stdout of a pipe has no folder that a file could be made in."""
+    command = [
+        sys.executable,
+        "-m",
+        "nimblevm.cli",
+        "compile",
+        str(folder / "model.rly"),
+        "--target",
+        "none",
+        "-o",
+        "/dev/stdout",
+    ]
+    done = subprocess.run(command, capture_output=True, timeout=60, check=True)
+    with nvm.load(done.stdout) as exe:
+        assert list(exe.functions)[:1] == ["main"]
