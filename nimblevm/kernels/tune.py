@@ -107,7 +107,7 @@ def from_json(text: str) -> Choices:
     """The choices of a record. CompileError for what is no record or holds impossible choices."""
     try:
         record = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CompileError(f"the tuning record is no JSON: {error}") from None
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise CompileError(f'the tuning record lacks "format": "{FORMAT}"')
@@ -132,7 +132,7 @@ def _entry(number: int, item: Any) -> tuple[Shape, Variant, str]:
         name = item.get("external", "")
         if not isinstance(name, str):
             raise ValueError(f'"external" is the name of a backend, not {name!r}')
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         what = f"lacks {error}" if isinstance(error, KeyError) else str(error)
         raise CompileError(f"product {number} of the tuning record: {what}") from None
     return shape, variant, name

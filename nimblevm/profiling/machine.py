@@ -67,7 +67,7 @@ class Machine:
                 for level in LEVELS
             }
             made = cls(peak, read, int(found["l2_bytes"]), int(found["l3_bytes"]))
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+        except (KeyError, TypeError, AttributeError, OverflowError, ValueError) as error:
             raise ValueError(f"no limits of a machine: {error}") from None
         rates = [*peak.values(), *(rate for level in read.values() for rate in level.values())]
         if not peak or any(set(level) != set(peak) for level in read.values()):
@@ -85,7 +85,11 @@ def cache_file() -> Path:
 
 def load_machine(path: Path) -> Machine:
     """Raises OSError, ValueError."""
-    return Machine.from_json(json.loads(path.read_text(encoding="utf-8")))
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError("no limits of a machine: it nests too deep") from None
+    return Machine.from_json(found)
 
 
 def save_machine(machine: Machine, path: Path) -> None:

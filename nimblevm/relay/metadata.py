@@ -80,8 +80,11 @@ def read_tensor(raw: bytes, start: int = 0) -> tuple[np.ndarray[Any, Any], int]:
     if min(shape, default=0) < 0 or not 0 <= size <= len(raw) - at or count * row.itemsize != size:
         raise MetadataError(f"a tensor has {len(raw) - at} bytes for the shape {tuple(shape)}")
     little = np.dtype(row.numpy).newbyteorder("<")
-    flat = np.frombuffer(raw, little, count, at).astype(row.numpy, copy=False)
-    return flat.reshape(shape), at + size
+    try:
+        flat = np.frombuffer(raw, little, count, at).astype(row.numpy, copy=False)
+        return flat.reshape(shape), at + size
+    except ValueError as error:  # numpy has at most 64 axes, and sizes of axes must not overflow
+        raise MetadataError(f"a tensor has the shape {tuple(shape)}: {error}") from error
 
 
 def decode_tensor(text: str) -> np.ndarray[Any, Any]:
@@ -137,14 +140,20 @@ def decode(text: str) -> MetaTable:
         root = nodes[document["root"]]
         if root["type_key"] != "Map":
             raise MetadataError(f"the root of the metadata is a {root['type_key']!r}, not a Map")
-        pairs = zip(root.get("keys", ()), root.get("data", ()), strict=True)
+        pairs = list(zip(root.get("keys", ()), root.get("data", ()), strict=True))
+        if not all(isinstance(key, str) for key, _ in pairs):
+            raise MetadataError("a key of the metadata is no string")
         return {
             key: [_node(nodes[i], tensors) for i in nodes[at].get("data", ())] for key, at in pairs
         }
-    except (KeyError, IndexError, TypeError, AttributeError) as error:
-        raise MetadataError(f"the metadata lacks a part: {error!r}") from error
+    except MetadataError:
+        raise
     except json.JSONDecodeError as error:
         raise MetadataError(f"the metadata is no JSON: {error}") from error
+    except (LookupError, TypeError, AttributeError) as error:
+        raise MetadataError(f"the metadata lacks a part: {error!r}") from error
+    except (ValueError, OverflowError) as error:  # numbers that are none, or too long
+        raise MetadataError(f"the metadata is damaged: {error}") from error
     except RecursionError as error:
         raise MetadataError("the metadata nests too deep") from error
 

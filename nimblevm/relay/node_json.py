@@ -19,7 +19,7 @@ from nimblevm.arguments import explain_arguments
 from nimblevm.errors import InvalidInput
 from nimblevm.relay.checked_parse import parse
 from nimblevm.relay.ir import Expr, IRModule
-from nimblevm.relay.metadata import decode_tensor, encode_tensor
+from nimblevm.relay.metadata import MetadataError, decode_tensor, encode_tensor
 from nimblevm.relay.parser import parse_expr, parse_module, parse_type
 from nimblevm.relay.types import Type
 
@@ -70,7 +70,10 @@ def load_json(json_str: str) -> Any:
         raise InvalidInput(
             "this is TVM's own JSON, which only TVM reads: write the module there with mod.astext() and parse it here"
         )
-    return _decode(document)
+    try:
+        return _decode(document)
+    except RecursionError:
+        raise InvalidInput("no JSON of save_json: lists and dicts nest too deep") from None
 
 
 def _decode(value: Any) -> Any:
@@ -91,14 +94,27 @@ def _decode(value: Any) -> Any:
 def _node(value: dict[str, Any]) -> Any:
     match value["kind"]:
         case "module":
-            return (parse if value["typed"] else parse_module)(value["text"], "load_json")
+            return (parse if value["typed"] else parse_module)(_text(value, "text"), "load_json")
         case "expr":
-            return parse_expr(value["text"], "load_json")
+            return parse_expr(_text(value, "text"), "load_json")
         case "type":
-            return parse_type(value["text"], "load_json")
+            return parse_type(_text(value, "text"), "load_json")
         case "tensor":
-            return decode_tensor(value["data"])
+            try:
+                return decode_tensor(_text(value, "data"))
+            except MetadataError as error:
+                raise InvalidInput(str(error)) from None
     raise InvalidInput(f"no node kind {value['kind']!r}")
+
+
+def _text(value: dict[str, Any], key: str) -> str:
+    found = value[key]
+    if not isinstance(found, str):
+        kind = type(found).__name__
+        raise InvalidInput(
+            f"a node of kind {value['kind']!r}: {key!r} must be a string, not {kind}"
+        )
+    return found
 
 
 copyreg.pickle(IRModule, lambda module: (load_json, (save_json(module),)))

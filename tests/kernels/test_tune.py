@@ -78,6 +78,11 @@ def test_the_table_prefetches_where_it_helps() -> None:
         (lambda r: r["products"][0]["variant"].update(height=0), "height"),
         (lambda r: r["products"][0].update(external=3), "name of a backend"),
         (lambda r: r["products"].append(3), "product 1"),
+        (lambda r: r["products"][0].update(depth=float("inf")), "product 0 .* infinity"),
+        (
+            lambda r: r["products"][0]["variant"].update(rows=[float("inf")]),
+            "product 0 .* infinity",
+        ),
     ],
 )
 def test_a_wrong_record_is_an_error(change: object, message: str) -> None:
@@ -89,6 +94,6 @@ def test_a_wrong_record_is_an_error(change: object, message: str) -> None:
 
 
 def test_what_is_no_record_is_an_error() -> None:
-    for text in ("", "[", "3", "[]", "{}"):
+    for text in ("", "[", "3", "[]", "{}", "[" * 100_000, "9" * 5_000):
         with pytest.raises(CompileError, match="tuning record"):
             from_json(text)

@@ -39,11 +39,19 @@ def test_thread_counts_between_measured_ones(machine: Machine) -> None:
     "text",
     ["[]", "{}", "1", '{"peak": {}, "read": {"l2": {}, "l3": {}, "dram": {}}, "l2_bytes": 1, "l3_bytes": 1}',
      '{"peak": {"1": -5}, "read": {"l2": {"1": 1}, "l3": {"1": 1}, "dram": {"1": 1}}, "l2_bytes": 1, "l3_bytes": 1}',
+     '{"peak": {"1": 5}, "read": {"l2": {"1": 1}, "l3": {"1": 1}, "dram": {"1": 1}}, "l2_bytes": 1e999, "l3_bytes": 1}',
      '{"peak": {"1": 5}, "read": {"l2": {"2": 1}, "l3": {"1": 1}, "dram": {"1": 1}}, "l2_bytes": 1, "l3_bytes": 1}'],
 )  # fmt: skip
 def test_other_files_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no limits of a machine"):
         Machine.from_json(json.loads(text))
+
+
+def test_files_that_nest_too_deep_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "machine.json"
+    path.write_text("[" * 100_000)
+    with pytest.raises(ValueError, match="no limits of a machine"):
+        load_machine(path)
 
 
 def test_cache_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

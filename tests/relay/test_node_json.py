@@ -61,6 +61,12 @@ def test_mistakes() -> None:
         '{"nimblevm": 2, "kind": "type"}': "version 2 of save_json; this reads 1",
         '{"nimblevm": 1, "kind": "type"}': "a node of kind 'type' lacks 'text'",
         '{"nimblevm": 1, "kind": "odd"}': "no node kind 'odd'",
+        '{"nimblevm": 1, "kind": "module", "typed": true, "text": 5}': "'text' must be a string, not int",
+        '{"nimblevm": 1, "kind": "expr", "text": null}': "'text' must be a string, not NoneType",
+        '{"nimblevm": 1, "kind": "tensor", "data": []}': "'data' must be a string, not list",
+        '{"nimblevm": 1, "kind": "tensor", "data": "AAAA"}': "a tensor is damaged",
+        "[" * 700 + "]" * 700: "no JSON of save_json",
+        "[" * 100_000: "no JSON of save_json",
     }.items():
         with pytest.raises(InvalidInput, match=words):
             load_json(text)

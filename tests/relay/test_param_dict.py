@@ -50,3 +50,12 @@ def test_damage_is_an_error() -> None:
         relay.load_param_dict(data.replace(b"\x02\x20\x01\x00", b"\x02\x1f\x01\x00"))
     with pytest.raises(InvalidInput, match="more names than tensors"):
         relay.load_param_dict(data.replace(b"w\x01", b"w\x02"))
+
+
+def test_shapes_that_numpy_has_not() -> None:
+    data = relay.save_param_dict({"w": np.zeros((0, 3, 5), np.float32)})
+    sizes = b"".join(n.to_bytes(8, "little") for n in (0, 3, 5))
+    huge = b"".join(n.to_bytes(8, "little") for n in (0, 2**62, 2**62))
+    assert sizes in data
+    with pytest.raises(InvalidInput, match="parameter 'w': a tensor has the shape"):
+        relay.load_param_dict(data.replace(sizes, huge))

@@ -408,6 +408,26 @@ def test_damaged_tensor(damage: str) -> None:
         module("def @main() { () }\n" + text)
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"root": 1', '"root": ' + "9" * 5_000),
+        ('"root": 1', '"root": [[' * 50_000),
+        ('"data": "0"', '"data": "x"'),
+        ('"data": "0"', '"data": 1e999'),
+        ('"keys": ["relay.Constant"]', '"keys": []'),
+        ('"keys": ["relay.Constant"]', '"keys": [3]'),
+        ('"type_key": "relay.Constant", "attrs"', '"type_key": "IntImm", "x"'),
+        ('"data": "0"', '"data": "9"'),
+    ],
+)
+def test_damaged_metadata(old: str, new: str) -> None:
+    text = re.sub(r"\s+", " ", TVM_METADATA).replace("[ ", "[").replace(" ]", "]")
+    assert old in text
+    with pytest.raises(RelaySyntaxError, match="metadata"):
+        module("def @main() { () }\n" + text.replace(old, new))
+
+
 def test_virtual_devices_are_read_and_dropped() -> None:
     table = {"VirtualDevice": ["cpu"]}
     text = HEADER + "def @main(%x {virtual_device=meta[VirtualDevice][0]}: float32) { %x }"
