@@ -60,6 +60,9 @@ demo: setup
 # A worker a core; benchmarks need a process to themselves.
 PARALLEL := -n auto --dist worksteal -p no:benchmark
 
+# Tests start Python often: let it keep its bytecode, whatever the caller's habit.
+test test-all: export PYTHONDONTWRITEBYTECODE :=
+
 test: setup
 	$(PY) -m pytest $(PARALLEL)
 

@@ -13,7 +13,6 @@ from nimblevm.bench.evaluate import evaluate
 from nimblevm.bench.from_c import calls_from_c
 from nimblevm.bench.limits import Limits, LimitsUnavailable, measure_limits
 from nimblevm.bench.peers import OURS, PEERS
-from nimblevm.bench.plots import write_plots
 from nimblevm.bench.report import show, to_json
 from nimblevm.bench.rows import HIDDEN, ROWS, Row
 from nimblevm.bench.session import RowResult, WorkerError, cores_for, measure
@@ -83,6 +82,8 @@ def run(
     lines = evaluate(results, limits)
     show(console, lines, results, limits, plan.quick)
     if plots is not None:
+        from nimblevm.bench.plots import write_plots  # noqa: PLC0415 - matplotlib is slow to load
+
         for path in write_plots(plots, lines, results):
             log(f"wrote {path}")
     return to_json(lines, results, limits, {"seconds_a_row": plan.seconds, "quick": plan.quick})

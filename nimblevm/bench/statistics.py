@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
+import scipy  # scipy.stats is loaded at its first use: a second that a list of rows need not wait
 
 Array = np.ndarray[Any, Any]
 CONFIDENCE = 0.95
@@ -77,20 +77,20 @@ def faster(ours: Sequence[float], theirs: Sequence[float]) -> Test:
         return _ranks(a, b, f"fewer than {_FEW} samples")
     if np.ptp(a) == 0 or np.ptp(b) == 0:
         return _ranks(a, b, "a constant sample")
-    shapiro: Callable[[Array], Any] = stats.shapiro
+    shapiro: Callable[[Array], Any] = scipy.stats.shapiro
     normality = min(float(shapiro(a).pvalue), float(shapiro(b).pvalue))
     if normality < ALPHA:
         return _ranks(a, b, f"not normal (Shapiro-Wilk p = {normality:.2g})")
-    spread = float(stats.levene(a, b).pvalue)
+    spread = float(scipy.stats.levene(a, b).pvalue)
     equal = spread >= ALPHA
-    found = stats.ttest_ind(a, b, equal_var=equal, alternative="less")
+    found = scipy.stats.ttest_ind(a, b, equal_var=equal, alternative="less")
     name = "Student's t" if equal else "Welch's t"
     reason = f"normal; {'equal' if equal else 'unequal'} variances (Levene p = {spread:.2g})"
     return Test(name, reason, float(found.pvalue))
 
 
 def _ranks(a: Array, b: Array, reason: str) -> Test:
-    found = stats.mannwhitneyu(a, b, alternative="less")
+    found = scipy.stats.mannwhitneyu(a, b, alternative="less")
     return Test("Mann-Whitney", reason, float(found.pvalue))
 
 

@@ -53,6 +53,9 @@ def bench(
     """
     try:
         from nimblevm.bench import run, studies  # noqa: PLC0415 - optional extra
+
+        if plots is not None:
+            import matplotlib  # noqa: F401, PLC0415 - lacking, told before half an hour of measuring
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in _NEEDED:
