@@ -246,6 +246,12 @@ def einsum(data: AnyValue, equation: str) -> ir.Call:
     return call_op("einsum", fields_of(data), attrs=op.einsum.EinsumAttrs(equation))
 
 
+def fixed_point_multiply(data: Operand, multiplier: int, shift: int) -> ir.Call:
+    """int32 data times multiplier * 2**(shift - 31), rounded."""
+    attrs = op.fixed_point_multiply.FixedPointMultiplyAttrs(multiplier, shift)
+    return call_op("fixed_point_multiply", data, attrs=attrs)
+
+
 __all__ = [
     "acos", "acosh", "asin", "asinh", "atan", "atanh", "bitwise_and", "bitwise_not", "bitwise_or",
     "bitwise_xor", "cast_like", "cos", "cosh", "cumprod", "cumsum", "einsum", "erf", "isfinite",

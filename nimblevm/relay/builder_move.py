@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any as AnyValue
 
+from nimblevm.errors import InvalidInputType
 from nimblevm.relay import ir, op
 from nimblevm.relay.builder_sizes import (
     dims_of,
@@ -236,3 +237,47 @@ def sparse_to_dense(
     """sparse_values at their places, default_value elsewhere."""
     attrs = op.sparse_to_dense.SparseToDenseAttrs(dims_of(output_shape))
     return call_op("sparse_to_dense", sparse_indices, sparse_values, default_value, attrs=attrs)
+
+
+def reverse_reshape(data: Operand, newshape: AnyValue) -> ir.Call:
+    """data in another shape, whose entries are read from right to left."""
+    attrs = op.reshape.ReshapeAttrs(ints_of("reverse_reshape", newshape))
+    return call_op("contrib_reverse_reshape", data, attrs=attrs)
+
+
+def matrix_set_diag(
+    data: Operand, diagonal: Operand, k: int | Sequence[int] = 0, align: str = "RIGHT_LEFT"
+) -> ir.Call:
+    """Matrices with the diagonals k (one, or from one to another) replaced."""
+    found = ints_of("matrix_set_diag", k)
+    sides = align.split("_")
+    if len(sides) != 2 or not {*sides} <= {"LEFT", "RIGHT"} or len(found) not in (1, 2):
+        raise InvalidInputType(
+            "matrix_set_diag: k must be one or two integers, align RIGHT_LEFT, LEFT_RIGHT, LEFT_LEFT or RIGHT_RIGHT, "
+            f"not {k!r} and {align!r}"
+        )
+    right = (side == "RIGHT" for side in sides)
+    attrs = op.matrix_set_diag.MatrixSetDiagAttrs(found[0], found[-1], *right)
+    return call_op("matrix_set_diag", data, diagonal, attrs=attrs)
+
+
+def segment_sum(
+    data: Operand, segment_ids: Operand, num_segments: int | ir.Expr | None = None
+) -> ir.Call:
+    """Rows of data with equal segment_ids added up; num_segments rows, or as many as the greatest id asks for."""
+    data, ids = as_expr(data), as_expr(segment_ids)
+    if num_segments is None:
+        top = call_op("max", ids, attrs=op.reduce.ReduceAttrs())
+        last = call_op("cast", top, attrs=op.cast.CastAttrs("int64"))
+        count = call_op("add", last, constant(1, "int64"))
+    else:
+        count = call_op("cast", operand(num_segments), attrs=op.cast.CastAttrs("int64"))
+    shape = call_op("shape_of", data, attrs=op.shape_of.ShapeOfAttrs("int64"))
+    behind = op.strided_slice.StridedSliceAttrs((1,), (2**31 - 1,))
+    row = call_op("strided_slice", shape, attrs=behind)
+    first = call_op("reshape", count, attrs=op.reshape.ReshapeAttrs((1,)))
+    whole = call_op("concatenate", ir.Tuple((first, row)), attrs=op.concatenate.ConcatenateAttrs(0))
+    zeros = call_op("dyn.zeros", whole, attrs=op.dyn.DynInitAttrs("float32"))
+    start = call_op("cast_like", zeros, data)
+    where = call_op("expand_dims", ids, attrs=op.expand_dims.ExpandDimsAttrs(0))
+    return call_op("scatter_nd", start, where, data, attrs=op.scatter.ScatterNDAttrs("add"))

@@ -205,3 +205,27 @@ def conv3d_transpose(
         channels=channels, kernel_size=kernel_size, data_layout=data_layout, kernel_layout=kernel_layout,
         out_layout=out_layout, output_padding=output_padding, out_dtype=out_dtype,
     )  # fmt: skip
+
+
+def deformable_conv2d(
+    data: Operand,
+    offset: Operand,
+    weight: Operand,
+    strides: Sizes = (1, 1),
+    padding: Sizes = (0, 0),
+    dilation: Sizes = (1, 1),
+    deformable_groups: int = 1,
+    groups: int = 1,
+    channels: int | None = None,
+    kernel_size: Sizes | None = None,
+    data_layout: str = "NCHW",
+    kernel_layout: str = "OIHW",
+    out_layout: str = "",
+    out_dtype: str = "",
+) -> ir.Call:
+    """A convolution over two axes whose kernel's places are moved by offset."""
+    attrs = op.deformable_conv2d.DeformableConv2DAttrs(
+        sizes(strides, 2) or (), pads(padding, 2), sizes(dilation, 2) or (), deformable_groups, groups, channels,
+        sizes(kernel_size, 2), data_layout, kernel_layout, out_layout, out_dtype,
+    )  # fmt: skip
+    return call_op("nn.deformable_conv2d", data, offset, weight, attrs=attrs)

@@ -21,10 +21,9 @@ ABSENT: dict[str, str | None] = {
     "tvm.relay.qnn": None,  # quantized models are compiled from their own operators later
     "tvm.relay.random": None,
     "tvm.relay.annotation": "checkpoint stop_fusion",
-    "tvm.relay": """TypeRelation
-        fixed_point_multiply matrix_set_diag optimize reverse_reshape sparse_fill_empty_rows""",
+    "tvm.relay": "TypeRelation optimize sparse_fill_empty_rows",
     "tvm.relay.nn": """Constant bitpack bitserial_conv2d bitserial_dense contrib_conv2d_nchwc conv2d_backward_weight
-        correlation deformable_conv2d nll_loss""",
+        correlation""",
     "tvm.relay.vision": "proposal",
     "tvm.relay.transform": """AlterOpLayout AnnotateSpans BackwardFoldScaleAxis CanonicalizeCast
         CanonicalizeOps CapturePostDfsIndexInSpans ChangeBatch CombineParallelBatchMatmul CombineParallelConv2D

@@ -1,4 +1,4 @@
-"""reshape, nn.batch_flatten: equal leading and trailing axes keep their index; the position between is taken apart."""
+"""reshape and its kin: equal leading and trailing axes keep their index; the position between is taken apart."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tens
 
 
 register_compute("reshape", _compute)
+register_compute("contrib_reverse_reshape", _compute)
 register_compute("nn.batch_flatten", _compute)
 
 __all__ = ["reindexed", "same_end"]

@@ -1,6 +1,8 @@
-"""reshape(data, newshape, allowzero=False): the same elements in another shape, row-major.
+"""reshape and contrib_reverse_reshape: the same elements in another shape, row-major.
 
-    newshape entries, read from left to right beside data's axes:
+    reshape(data, newshape, allowzero=False)      contrib_reverse_reshape(data, newshape), of which out has newshape too
+
+    newshape entries, read from left to right beside data's axes (contrib_reverse_reshape: from right to left, no -4):
     n > 0   this size
     0       the size of data's axis at this place (allowzero: the size 0)
     -1      what the axes that no 0, -2, -3 or -4 takes make with the other entries (at most once)
@@ -25,6 +27,7 @@ from nimblevm.errors import ShapeMismatch
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim
 from nimblevm.relay.op.common import ALL, Array, Attrs, product, set_axes, tensor_of
+from nimblevm.relay.op.other_context import OtherContext
 from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, register
 from nimblevm.relay.types import TensorType, Type
 
@@ -166,9 +169,9 @@ def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: ReshapeAttrs
     return TensorType((rest if size is None else size for size in reader.shape), data.dtype)
 
 
-def _concrete(data: Array, attrs: ReshapeAttrs) -> tuple[int, ...]:
+def _concrete(source: tuple[int, ...], attrs: ReshapeAttrs) -> tuple[int, ...]:
     """The result shape by the plain reading of the docstring, without dim expressions."""
-    source, shape, at, entries = data.shape, list[int](), 0, iter(attrs.newshape)
+    shape, at, entries = list[int](), 0, iter(attrs.newshape)
     left, given = list(source), 1
     for entry in entries:
         match entry:
@@ -200,25 +203,51 @@ def _concrete(data: Array, attrs: ReshapeAttrs) -> tuple[int, ...]:
 
 
 def _reference(inputs: tuple[Array, ...], attrs: ReshapeAttrs, result: Type) -> Array:
-    (data,) = inputs
-    shape = _concrete(data, attrs)
+    return _reshaped(inputs[0], _concrete(inputs[0].shape, attrs))
+
+
+def _reshaped(data: Array, shape: tuple[int, ...]) -> Array:
     try:
         return np.reshape(data, shape)
     except ValueError:
         raise ShapeMismatch(f"reshape: {data.shape} has not the elements of {shape}") from None
 
 
-register(
-    Op(
-        name="reshape",
-        args=("data",),
-        attrs=ReshapeAttrs,
-        relation=_relation,
-        reference=_reference,
-        pattern=OpPattern.INJECTIVE,
-        effect=Effect.TOTAL,
-        dtypes=(ALL,),
-        doc=__doc__,
-        views=True,
+def _turned(attrs: ReshapeAttrs) -> ReshapeAttrs:
+    return ReshapeAttrs(attrs.newshape[::-1], attrs.allowzero)
+
+
+def _reverse_relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: ReshapeAttrs) -> Type:
+    data = tensor_of(ctx, arg_types, 0)
+    if -4 in attrs.newshape:
+        raise ctx.fail("newshape from right to left must have sizes, 0, -1, -2 and -3, not -4")
+    turned = TensorType(data.shape[::-1], data.dtype)
+    seen = OtherContext(ctx, axis=lambda axis: len(data.shape) - 1 - axis)
+    found = _relation(seen, (turned,), _turned(attrs))
+    assert isinstance(found, TensorType)
+    return TensorType(found.shape[::-1], data.dtype)
+
+
+def _reverse_reference(inputs: tuple[Array, ...], attrs: ReshapeAttrs, result: Type) -> Array:
+    (data,) = inputs
+    return _reshaped(data, _concrete(data.shape[::-1], _turned(attrs))[::-1])
+
+
+for _name, _typed, _valued in (
+    ("reshape", _relation, _reference),
+    ("contrib_reverse_reshape", _reverse_relation, _reverse_reference),
+):
+    register(
+        Op(
+            name=_name,
+            args=("data",),
+            attrs=ReshapeAttrs,
+            relation=_typed,
+            reference=_valued,
+            pattern=OpPattern.INJECTIVE,
+            effect=Effect.TOTAL,
+            dtypes=(ALL,),
+            doc=__doc__ or "",
+            views=True,
+        )
     )
-)

@@ -12,6 +12,7 @@ from nimblevm.relay.op import (
     conv,
     conv2d_pack,
     conv2d_winograd,
+    deformable_conv2d,
     einsum,
     matmul,
     pool,
@@ -139,6 +140,28 @@ def _winograd(source: Source, dtype: str) -> Case:
     return Case((array(source, _shaped(layout, data), dtype, special=False), panels), attrs)
 
 
+def _deformable(source: Source, dtype: str) -> Case:
+    kernel, strides, dilation = (
+        tuple(source.integer(1, most) for _ in range(2)) for most in (3, 2, 2)
+    )
+    padding = _padding(source, 2)
+    layout = _layout(source, "NCHW", "NHWC")
+    moved, groups = pick(source, (1, 2)), pick(source, (1, 2))
+    data = {"N": pick(source, (0, 1, 2)), "C": moved * groups * pick(source, (1, 1, 2))}
+    place = {"N": data["N"], "C": 2 * kernel[0] * kernel[1] * moved}
+    for n, (letter, (before, after)) in enumerate(zip("HW", _pairs(padding, 2), strict=True)):
+        reach = (kernel[n] - 1) * dilation[n] + 1
+        data[letter] = max(reach - before - after, 1) + source.integer(0, 3)
+        place[letter] = (data[letter] + before + after - reach) // strides[n] + 1
+    weight = (groups * pick(source, (0, 1, 2)), data["C"] // groups, *kernel)
+    attrs = deformable_conv2d.DeformableConv2DAttrs(
+        strides, padding, dilation, moved, groups, weight[0] if flag(source) else None, kernel,
+        layout, out_layout=pick(source, ("", "NCHW")), out_dtype=product_dtype(source, dtype),
+    )  # fmt: skip
+    shapes = (_shaped(layout, data), _shaped(layout, place), weight)
+    return Case(tuple(array(source, dims, dtype, special=False) for dims in shapes), attrs)
+
+
 def _pool(source: Source, dtype: str, name: str) -> Case:
     row = pool.ROWS[name]
     rank, letters = row.rank, row.spatial
@@ -256,6 +279,7 @@ def _named(generator: Callable[..., Case], name: str) -> Callable[[Source, str],
 
 CASES: dict[str, Callable[[Source, str], Case]] = {
     "nn.matmul": _matmul,
+    "nn.deformable_conv2d": _deformable,
     "einsum": _einsum,
     "nn.contrib_conv2d_pack": _conv2d_pack,
     "nn.contrib_conv2d_winograd_pack": _winograd,

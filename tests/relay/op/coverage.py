@@ -37,7 +37,7 @@ INTERNAL = ("vm.", "memory.", "dyn.window")
 
 ANY_SHAPE = frozenset(
     """abs acos acosh annotation.compiler_begin annotation.compiler_end argwhere asin asinh atan atanh bitwise_not cast cast_like ceil clip copy cos cosh device_copy
-    dyn.full dyn.ones dyn.zeros erf exp floor full isfinite isinf isnan log log10 log2 logical_not mean ndarray_size
+    dyn.full dyn.ones dyn.zeros erf exp fixed_point_multiply floor full isfinite isinf isnan log log10 log2 logical_not mean ndarray_size
     negative nn.dropout nn.leaky_relu nn.relu on_device ones ones_like reinterpret round rsqrt shape_of sigmoid sign sin sinh sqrt tan
     tanh tile trunc zeros zeros_like""".split()
 )
@@ -64,7 +64,11 @@ DTYPE_GAPS: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
         ("dyn.", "invert_permutation", "sparse_to_dense", "unravel_index"),
         "sizes and positions are int32 or int64",
     ),
-(
+    (
+        tuple(d for d in ALL if d != "int32"), ("fixed_point_multiply",),
+        "numbers of fixed point are int32, as quantized layers have them",
+    ),
+    (
         ("bool", "float16"), ("reinterpret",),
         "no other bytes than 0 and 1 are a bool; kernels hold float16 values as float32, where a NaN's bits change",
     ),

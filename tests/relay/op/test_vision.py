@@ -275,6 +275,33 @@ def test_boxes_without_a_score_above_zero_and_nan() -> None:
     assert rows[: count[0], 2].tolist() == [4, 1, 0]
 
 
+def test_deformable_convolution_by_its_places() -> None:
+    weight = RNG.normal(size=(4, 3, 2, 2)).astype("float32")
+    offset = RNG.uniform(-2, 2, size=(2, 8, 3, 5)).astype("float32")
+    found = run(
+        lambda d, o, w: relay.nn.deformable_conv2d(d, o, w, (2, 1), (1, 0), kernel_size=(2, 2)),
+        DATA,
+        offset,
+        weight,
+    )
+
+    def read(n: int, c: int, y: float, x: float) -> float:
+        return linear(DATA[n, c], y, x) if 0 <= y < 5 and 0 <= x < 6 else 0.0
+
+    for n, o, i, j in np.ndindex(*found.shape):
+        total = 0.0
+        for c, r, s in np.ndindex(3, 2, 2):
+            dy, dx = offset[n, (r * 2 + s) * 2 : (r * 2 + s) * 2 + 2, i, j]
+            total += weight[o, c, r, s] * read(n, c, i * 2 - 1 + r + dy, j + s + dx)
+        assert found[n, o, i, j] == pytest.approx(total, rel=1e-4, abs=1e-4)
+    still = np.zeros_like(offset)
+    np.testing.assert_allclose(
+        run(lambda d, o, w: relay.nn.deformable_conv2d(d, o, w, (2, 1), (1, 0), kernel_size=2), DATA, still, weight),
+        evaluate(program(lambda d, w: relay.nn.conv2d(d, w, (2, 1), (1, 0)), (DATA, weight)), (DATA, weight)),
+        rtol=1e-4, atol=1e-5,
+    )  # fmt: skip
+
+
 X = relay.var("x", shape=(2, 3, 5, 6))
 R = relay.var("r", shape=(4, 5))
 REFUSED = {
@@ -303,6 +330,17 @@ REFUSED = {
     "sample": (lambda: relay.image.grid_sample(X, X), "axis 1"),
     "cubic": (lambda: relay.image.grid_sample(X, X, "bicubic", "NCDHW"), "bicubic samples images of layout NCHW"),
     "padding": (lambda: relay.image.grid_sample(X, X, padding_mode="wrap"), "padding_mode must be one of zeros"),
+    "deformable": (
+        lambda: relay.nn.deformable_conv2d(X, X, relay.const(np.ones((1, 3, 1, 1), "float32"))), "axis 1 of argument offset",
+    ),
+    "deformable groups": (
+        lambda: relay.nn.deformable_conv2d(X, X, relay.const(np.ones((1, 3, 1, 1), "float32")), deformable_groups=2),
+        "axis 1 of size 3 is no multiple of 2",
+    ),
+    "deformable kernel": (
+        lambda: relay.nn.deformable_conv2d(X, X, relay.const(np.ones((1, 2, 1, 1), "float32"))),
+        "weight",
+    ),
     "dilation": (lambda: relay.image.dilation2d(X, relay.const(np.ones((2, 1, 1), "float32"))), "axis 1"),
 }  # fmt: skip
 
