@@ -336,7 +336,7 @@ typedef struct nvm_vm_options {
   int32_t (*poll)(void *context); /* called every few ms during a run, by the thread that runs;
                                      non-zero stops it with NVM_INTERRUPTED */
   void *poll_context;
-  int32_t profile;  /* NVM_PROFILE_OFF to _INSTRUCTIONS: what to time; some 15 ns a kernel, 10 an
+  int32_t profile;  /* NVM_PROFILE_OFF to _INSTRUCTIONS: what to time; some 20 ns a kernel, 10 an
                        instruction */
   int32_t fallback; /* the host serves devices of the file that can't be used here */
 } nvm_vm_options;
@@ -540,6 +540,7 @@ typedef struct nvm_profile_row {
 
 typedef struct nvm_profile {
   uint64_t runs, cycles, nanoseconds;
+  uint64_t notes; /* of these cycles: what the profile itself took to note kernels */
   uint32_t n_kernels, n_opcodes;
   const nvm_profile_row *kernels; /* by number in the program; both live until
                                      nvm_vm_profile_start, or as long as the VM */

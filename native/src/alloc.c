@@ -219,6 +219,12 @@ NVM_COLD nvm_status nvm_heap_over(nvm_heap *heap, nvm_status code, int64_t bytes
            (long long)heap->live_bytes);
 }
 
+NVM_COLD nvm_status nvm_heap_full(nvm_heap *heap, size_t size) {
+  if (heap->live_objects >= heap->object_cap) NVM_TRY(nvm_heap_over(heap, NVM_OBJECT_LIMIT, 0));
+  if (heap->live_bytes + (int64_t)size <= heap->byte_cap) return NVM_OK;
+  return nvm_heap_over(heap, NVM_MEMORY_LIMIT, (int64_t)size);
+}
+
 /* --- storage ---------------------------------------------------------------------------------- */
 
 NVM_COLD static nvm_status new_block(nvm_pool *pool, size_t capacity, size_t alignment,

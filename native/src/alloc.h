@@ -225,11 +225,11 @@ static inline void nvm_cell_free(nvm_heap *heap, void *cell, size_t size) {
 
 /* Count one more object of `size` bytes against the limits. */
 NVM_NODISCARD nvm_status nvm_heap_over(nvm_heap *heap, nvm_status code, int64_t bytes);
+NVM_NODISCARD nvm_status nvm_heap_full(nvm_heap *heap, size_t size);
 NVM_NODISCARD static inline nvm_status nvm_heap_count(nvm_heap *heap, size_t size) {
-  if (NVM_UNLIKELY(heap->live_objects >= heap->object_cap))
-    NVM_TRY(nvm_heap_over(heap, NVM_OBJECT_LIMIT, 0));
-  if (NVM_UNLIKELY(heap->live_bytes + (int64_t)size > heap->byte_cap))
-    NVM_TRY(nvm_heap_over(heap, NVM_MEMORY_LIMIT, (int64_t)size));
+  if (NVM_UNLIKELY(heap->live_objects >= heap->object_cap ||
+                   heap->live_bytes + (int64_t)size > heap->byte_cap))
+    NVM_TRY(nvm_heap_full(heap, size));
   heap->live_objects++;
   heap->live_bytes += (int64_t)size;
   return NVM_OK;

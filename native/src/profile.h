@@ -29,8 +29,8 @@ typedef struct nvm_trace {
 } nvm_trace;
 
 typedef struct nvm_profile_state {
-  int32_t level; /* NVM_PROFILE_KERNELS or more */
-  uint64_t runs, cycles, nanoseconds;
+  int32_t level;                             /* NVM_PROFILE_KERNELS or more */
+  uint64_t runs, cycles, nanoseconds, notes; /* as in nvm_profile */
   nvm_profile_row opcodes[NVM_OPCODE_COUNT]; /* sums over `words`, made when asked for */
   nvm_profile_row *kernels;                  /* by their number in the program */
 

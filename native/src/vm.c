@@ -308,6 +308,7 @@ NVM_COLD NVM_EXPORT nvm_status nvm_vm_profile_get(nvm_vm *vm, nvm_profile *out_p
   *out_profile = (nvm_profile){.runs = p->runs,
                                .cycles = p->cycles,
                                .nanoseconds = p->nanoseconds,
+                               .notes = p->notes,
                                .n_kernels = vm->program->n_kernels,
                                .n_opcodes = NVM_OPCODE_COUNT,
                                .kernels = p->kernels,
@@ -472,19 +473,18 @@ NVM_EXPORT nvm_status nvm_vm_invoke_into(nvm_vm *vm, uint32_t function, const nv
     return status;
   }
   *out_result = NULL;
-  if (function >= vm->program->n_functions || !vm->program->functions[function].is_public) {
-    release_all(args, n_args);
-    let_go(vm);
-    NVM_FAIL(NVM_FUNCTION_NOT_FOUND, "the executable has no public function of index %u", function);
-  }
-  if (n_wants) status = nvm_wants_check(vm->program, function, items, n_wants, &wants);
+  if (function >= vm->program->n_functions || !vm->program->functions[function].is_public)
+    status = nvm_fail(NVM_FUNCTION_NOT_FOUND, "the executable has no public function of index %u",
+                      function);
+  else if (n_wants)
+    status = nvm_wants_check(vm->program, function, items, n_wants, &wants);
   if (status != NVM_OK) {
     release_all(args, n_args);
     let_go(vm);
     return status;
   }
+  const uint64_t began = vm->profile || nvm_log_wants(NVM_LOG_DEBUG) ? nvm_now() : 0;
   const uint64_t since = vm->profile ? nvm_cycles() : 0;
-  const uint64_t began = since || nvm_log_wants(NVM_LOG_DEBUG) ? nvm_now() : 0;
   begin(vm);
   if (NVM_UNLIKELY(since)) nvm_profile_begin(vm, function);
   int64_t base = vm->heap->live_bytes;

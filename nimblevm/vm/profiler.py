@@ -143,7 +143,8 @@ class Events:
 class Profile:
     """All runs of a VM since it was made or reset.
 
-    runs, seconds   how many, and their time in C: conversion of arguments and results included, Python's not
+    runs, seconds   how many, and their time in C: conversion of arguments and results included, not Python's, and not
+                    what the profile itself took to note kernels
     kernels         each kernel that was called, the longest first
     instructions    the same by mnemonic, if they were asked for; CallKernel's time holds the kernels'. Reading the
                     clock makes short instructions seem some 10 ns longer
@@ -272,7 +273,7 @@ class Profiler:
         sizes = self._sizes(details, second)
         return Profile(
             runs=int(out.runs),
-            seconds=out.cycles / second,
+            seconds=(out.cycles - out.notes) / second,
             kernels=self._kernels(out, second, sizes),
             instructions=_times(
                 out.opcodes, out.n_opcodes, second, lambda number: BY_NUMBER[number].mnemonic
