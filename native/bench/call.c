@@ -1,6 +1,7 @@
-/* call CORE SIZE FILE...: what a call from C costs. Runs main(x: (1, SIZE) float32) of each file on
- * one core and prints the nanoseconds of a call as a JSON list, the result's release included:
- * medians over batches. */
+/* call CORE SIZE FILE...: what a call from C costs. Runs main(x: (1, SIZE) float32) of the files in
+ * turns on one core and prints, as JSON, a list of rounds: the nanoseconds of a call of each file,
+ * the result's release included. A core may run half as fast for a while (what its neighbours do),
+ * so only figures of one round belong together. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,9 @@
 #include "generated/nvm_dtype.h"
 #include "nvm_api.h"
 
-enum { BATCHES = 201, CALLS = 100, MOST = 4096 };
+enum { ROUNDS = 401, WARM = 20, CALLS = 100, MOST = 4096, FILES = 8 };
+
+static double took[FILES];
 
 static double now(void) {
   struct timespec t;
@@ -18,44 +21,57 @@ static double now(void) {
   return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-static int ascending(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 static int fail(const char *what) {
   fprintf(stderr, "%s: %s\n", what, nvm_last_error()->message);
   return 1;
 }
 
-static int measure(const char *path, const nvm_arg *x, double *out_ns) {
-  static double times[BATCHES];
+typedef struct side {
   nvm_program *program;
   nvm_vm *vm;
   uint32_t function;
-  if (nvm_program_open(path, 0, &program)) return fail(path);
-  if (nvm_program_find(program, "main", &function)) return fail(path);
-  nvm_vm_options options = {.size = sizeof options, .threads = 1};
-  if (nvm_vm_create(program, &options, &vm)) return fail(path);
-  for (int batch = -1; batch < BATCHES; batch++) {
-    double start = now();
-    for (int i = 0; i < CALLS; i++) {
-      nvm_result *result;
-      if (nvm_vm_invoke(vm, function, x, 1, &result)) return fail(path);
-      nvm_result_free(result);
-    }
-    if (batch >= 0) times[batch] = (now() - start) / CALLS;
+} side;
+
+static int open_side(const char *path, side *out) {
+  const nvm_vm_options options = {.size = sizeof options, .threads = 1};
+  if (nvm_program_open(path, 0, &out->program)) return fail(path);
+  if (nvm_program_find(out->program, "main", &out->function)) return fail(path);
+  return nvm_vm_create(out->program, &options, &out->vm) ? fail(path) : 0;
+}
+
+static int call(const side *s, const nvm_arg *x, int count) {
+  for (int i = 0; i < count; i++) {
+    nvm_result *result;
+    if (nvm_vm_invoke(s->vm, s->function, x, 1, &result)) return fail("main");
+    nvm_result_free(result);
   }
-  qsort(times, BATCHES, sizeof times[0], ascending);
-  *out_ns = times[BATCHES / 2];
-  nvm_vm_destroy(vm);
-  nvm_program_release(program);
+  return 0;
+}
+
+/* One line a round. */
+static int measure(const side *sides, int count, const nvm_arg *x) {
+  printf("[");
+  for (int round = 0; round < ROUNDS; round++) {
+    printf("%s[", round ? ",\n" : "");
+    for (int k = 0; k < count; k++) {
+      const side *s = &sides[(k + round) % count];
+      if (call(s, x, WARM)) return 1;
+      const double start = now();
+      if (call(s, x, CALLS)) return 1;
+      took[s - sides] = (now() - start) / CALLS;
+    }
+    for (int k = 0; k < count; k++) printf("%s%.1f", k ? ", " : "", took[k]);
+    printf("]");
+  }
+  printf("]\n");
   return 0;
 }
 
 int main(int argc, char **argv) {
   static float data[MOST];
-  if (argc < 4 || atoi(argv[2]) < 1 || atoi(argv[2]) > MOST) {
+  static side sides[FILES];
+  const int files = argc - 3;
+  if (files < 1 || files > FILES || atoi(argv[2]) < 1 || atoi(argv[2]) > MOST) {
     fprintf(stderr, "usage: call CORE SIZE FILE...\n");
     return 2;
   }
@@ -71,12 +87,12 @@ int main(int argc, char **argv) {
                      .dl_device_type = 1,
                      .data = data,
                      .shape = shape};
-  printf("[");
-  for (int i = 3; i < argc; i++) {
-    double ns;
-    if (measure(argv[i], &x, &ns)) return 1;
-    printf("%s%.1f", i > 3 ? ", " : "", ns);
+  for (int i = 0; i < files; i++)
+    if (open_side(argv[3 + i], &sides[i])) return 1;
+  if (measure(sides, files, &x)) return 1;
+  for (int i = 0; i < files; i++) {
+    nvm_vm_destroy(sides[i].vm);
+    nvm_program_release(sides[i].program);
   }
-  printf("]\n");
   return 0;
 }

@@ -12,8 +12,8 @@ from nimblevm.bench.limits import LimitsUnavailable, build
 from nimblevm.bench.rows import Row
 
 
-def calls_from_c(row: Row, core: int) -> list[float]:
-    """Seconds of a call for each case of a row whose programs take one row of `size` floats; weights are bound.
+def calls_from_c(row: Row, core: int) -> tuple[tuple[float, ...], ...]:
+    """Rounds of seconds a call for each case of a row whose programs take one row of `size` floats; weights are bound.
 
     Raises LimitsUnavailable where the program can't be built or run.
     """
@@ -34,7 +34,7 @@ def calls_from_c(row: Row, core: int) -> list[float]:
         except (OSError, subprocess.SubprocessError) as error:
             told = getattr(error, "stderr", None) or str(error)
             raise LimitsUnavailable(f"{program.name}: {told.strip()}") from None
-    return [ns * 1e-9 for ns in json.loads(done.stdout)]
+    return tuple(tuple(ns * 1e-9 for ns in taken) for taken in json.loads(done.stdout))
 
 
 __all__ = ["calls_from_c"]

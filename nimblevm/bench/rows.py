@@ -342,4 +342,6 @@ _ROWS = (
 ROWS: Mapping[str, Row] = MappingProxyType({row.name: row for row in _ROWS})
 HIDDEN = frozenset({"lstm-tiny"})  # run only when named
 
-__all__ = ["HIDDEN", "MS", "ROWS", "US", "Case", "Metric", "Row", "fixed", "per_unit", "slope"]
+__all__ = [
+    "HIDDEN", "MS", "ROWS", "US", "Case", "Metric", "Row", "Seconds", "fixed", "per_unit", "slope",
+]  # fmt: skip

@@ -92,7 +92,7 @@ def run(
 def _with_c(result: RowResult, log: Callable[[str], None]) -> RowResult:
     """What a call costs from C, where a compiler is at hand."""
     try:
-        return replace(result, from_c=tuple(calls_from_c(result.row, cores_for(1)[0])))
+        return replace(result, from_c=calls_from_c(result.row, cores_for(1)[0]))
     except LimitsUnavailable as error:
         log(f"{result.row.title}: not called from C: {error}")
         return result

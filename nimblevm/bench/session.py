@@ -138,7 +138,7 @@ class RowResult:
     rounds: int
     rounds_dropped: int
     share: float | None = None  # of our run time that is not spent in kernels
-    from_c: tuple[float, ...] | None = None  # seconds of our call for each case, without Python
+    from_c: tuple[tuple[float, ...], ...] | None = None  # rounds of our calls, without Python
 
 
 def cores_for(threads: int) -> list[int]:

@@ -213,10 +213,19 @@ def test_calls_from_c() -> None:
     cases = tuple(ROWS["chain"].cases())
     found = replace(result(RATIO, {"nimblevm": 1.0}), row=ROWS["chain"], cases=cases)
     assert c_verdict(found) == NONE
-    quick = replace(found, from_c=(800e-9, 5300e-9))
+    quick = replace(found, from_c=((800e-9, 5300e-9),) * 9)
     assert c_verdict(quick) == PASS
-    assert any("a call from C: 0.30 us and 0.050 us an operator" in text for text in notes([quick]))
-    assert c_verdict(replace(found, from_c=(1100e-9, 5600e-9))) == FAIL
+    said = "a call from C: 0.30 us [0.30, 0.30] and 0.050 us an operator"
+    assert any(said in text for text in notes([quick]))
+    assert c_verdict(replace(found, from_c=((1100e-9, 5600e-9),) * 9)) == FAIL
+
+
+def test_calls_from_c_on_a_core_of_two_speeds() -> None:
+    """Both lengths of a round are of one speed, so no line is drawn through a slow and a fast one."""
+    cases = tuple(ROWS["chain"].cases())
+    found = replace(result(RATIO, {"nimblevm": 1.0}), row=ROWS["chain"], cases=cases)
+    rounds = ((800e-9, 5300e-9), (1200e-9, 7950e-9)) * 20
+    assert c_verdict(replace(found, from_c=rounds)) == PASS
 
 
 def test_plots_are_written(tmp_path: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 from pathlib import Path
 
@@ -65,9 +66,10 @@ def test_a_tiny_row_from_start_to_end(
 @pytest.mark.slow
 def test_programs_are_called_from_c() -> None:
     try:
-        short, long = calls_from_c(ROWS["chain"], cores_for(1)[0])
+        rounds = calls_from_c(ROWS["chain"], cores_for(1)[0])
     except LimitsUnavailable as error:
         pytest.skip(str(error))
+    short, long = (statistics.median(taken) for taken in zip(*rounds, strict=True))
     assert 1e-8 < short < long < 1e-3
 
 
