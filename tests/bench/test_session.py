@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import pickle
+from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 
 from nimblevm.bench import worker
-from nimblevm.bench.peers import Prepared
+from nimblevm.bench.peers import Prepared, whole
 from nimblevm.bench.rows import ROWS
 from nimblevm.bench.session import SideResult, WorkerError, cores_for, difference, take_rounds
 from nimblevm.bench.worker import Side, Turn
@@ -56,6 +58,41 @@ def test_slices_with_context_switches_are_taken_again(monkeypatch: pytest.Monkey
     monkeypatch.setattr(worker, "WARM", 0.0)
     side = Side(Prepared(lambda value: [value], "none"), [ROWS["lstm-tiny"].cases()[0]] * 2)
     assert side.turn(6) == Turn((0.25, None), 9, 8)
+
+
+def decode(value: Any) -> Generator[None, None, list[Any]]:
+    yield
+    yield
+    return [value]
+
+
+IN_PARTS = Prepared(whole(decode), "none", parts=decode)
+
+
+def test_a_call_in_parts_is_one_call() -> None:
+    assert IN_PARTS.run("x") == ["x"]
+
+
+def test_parts_count_where_threads_waited_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    """(waited, seconds) of the parts in each pass; the faster part does not count if its threads waited longer."""
+    passes = iter([
+        [(0.0, 1.0), (0.1, 0.5)], [(0.2, 0.8), (0.0, 1.5)],
+        *[[(0.1, 1.0), (0.1, 1.0)]] * 3,
+        *[[(0.1, 1.0), (0.1, 1.0)]] * 2,
+    ])  # fmt: skip
+    monkeypatch.setattr(worker, "_pass", lambda parts, value: next(passes))
+    monkeypatch.setattr(worker, "WARM", 0.0)
+    side = Side(IN_PARTS, ROWS["lstm-tiny"].cases()[:1])
+    assert side.turn(3) == Turn((2.5,), 2, 1)
+    assert side.turn(3) == Turn((None,), 3, 3)
+    assert side.turn(2, lenient=True) == Turn((2.0,), 2, 1)
+
+
+def test_each_part_is_timed() -> None:
+    times = worker._pass(decode, 0)
+    assert len(times) == 3
+    assert all(waited >= 0 and seconds > 0 for waited, seconds in times)
+    assert gc.isenabled()
 
 
 def test_short_calls_are_repeated_within_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ process of its own (see worker.py), so that a peer that is not installed is repo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -41,6 +41,24 @@ PEERS: Mapping[str, Peer] = MappingProxyType(
 )
 
 
+Parts = Callable[[Any], Generator[None, None, Sequence[Any]]]
+
+
+def whole(parts: Parts) -> Callable[[Any], Sequence[Any]]:
+    """All parts in one call."""
+
+    def run(value: Any) -> Sequence[Any]:
+        going = parts(value)
+        while True:
+            try:
+                next(going)
+            except StopIteration as end:
+                found: Sequence[Any] = end.value
+                return found
+
+    return run
+
+
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A model that is ready to run.
@@ -51,6 +69,8 @@ class Prepared:
     options   what was chosen, for the report
     seconds   what compiling or loading the model took
     share     ours alone: the part of the run time that is not spent in kernels, by the same cycle counter
+    parts     what `run` does, with a yield after each part that can be timed by itself (a token of a decoder): long
+              calls are never undisturbed
     """
 
     run: Callable[[Any], Sequence[Any]]
@@ -58,6 +78,7 @@ class Prepared:
     seconds: float = 0.0
     load: Callable[[Case], Any] = lambda case: case.inputs
     share: Callable[[], float] | None = None
+    parts: Parts | None = None
 
 
-__all__ = ["OURS", "PEERS", "Peer", "Prepared", "Unsupported"]
+__all__ = ["OURS", "PEERS", "Parts", "Peer", "Prepared", "Unsupported", "whole"]

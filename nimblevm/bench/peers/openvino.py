@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import openvino as ov
 from openvino import properties as props
 
 from nimblevm.bench.cases import Case
-from nimblevm.bench.peers import Prepared
+from nimblevm.bench.peers import Parts, Prepared, whole
 from nimblevm.bench.peers.choose import Run, fastest
 from nimblevm.bench.peers.onnx_decoder import cache_names
 from nimblevm.bench.peers.onnx_models import arrays, models
@@ -40,13 +40,13 @@ def _copied(request: Any, count: int) -> Run:
     return run
 
 
-def _decoding(request: Any, row: Row) -> Run:
-    """A greedy loop in Python around a step whose caches are shared tensors."""
+def _decoding(request: Any, row: Row) -> Parts:
+    """A greedy loop in Python around a step, a part, whose caches are shared tensors."""
     config = row.sizes["config"]
     names = cache_names(config.layers)
     empty = np.zeros((1, config.heads, 0, config.hidden // config.heads), np.float32)
 
-    def run(inputs: Any) -> Sequence[Any]:
+    def run(inputs: Any) -> Generator[None, None, Sequence[Any]]:
         prompt, steps = inputs
         ids, out = prompt[None].astype(np.int64), []
         values: dict[str, Any] = {past: empty for past, _ in names}
@@ -55,6 +55,7 @@ def _decoding(request: Any, row: Row) -> Run:
             ids = found[0][None]
             out.append(int(ids[0, 0]))
             values = {past: found[i] for i, (past, _) in enumerate(names, 1)}
+            yield
         return [np.array(out, np.int32)]
 
     return run
@@ -71,25 +72,31 @@ def prepare(row: Row, threads: int, variant: str = "") -> Prepared:
         props.inference_num_threads: threads,
         props.num_streams: 1,
     }
-    chosen: dict[str, Run] = {}
+    chosen: dict[str, tuple[str, Run]] = {}
+    decoders: dict[str, Parts] = {}
     for program, ways in models(row, contrib=False).items():
         candidates: dict[str, Run] = {}
         for way, model in ways.items():
             compiled = core.compile_model(core.read_model(model), "CPU", config)
             request, count = compiled.create_infer_request(), len(compiled.outputs)
             if row.kind == "gpt2":
-                candidates[way] = _decoding(request, row)
+                decoders[way] = _decoding(request, row)
+                candidates[way] = whole(decoders[way])
                 continue
             candidates[f"{way}, shared memory"] = _shared(request, count)
             candidates[way] = _copied(request, count)
         values = [arrays(row, case) for case in row.cases() if case.program == program]
-        _, chosen[program] = fastest(candidates, values[:4])
+        chosen[program] = fastest(candidates, values[:4])
     seconds = time.perf_counter() - start
 
     def load(case: Case) -> Any:
-        return chosen[case.program], arrays(row, case)
+        return chosen[case.program][1], arrays(row, case)
 
-    return Prepared(_run, f"LATENCY, f32, {threads} thread(s)", seconds, load)
+    told = f"LATENCY, f32, {threads} thread(s)"
+    if not decoders:
+        return Prepared(_run, told, seconds, load)
+    decoder = decoders[chosen["main"][0]]
+    return Prepared(_run, told, seconds, load, parts=lambda loaded: decoder(loaded[1]))
 
 
 def _run(loaded: Any) -> Sequence[Any]:

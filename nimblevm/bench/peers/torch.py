@@ -6,7 +6,7 @@ torch.compile does not take part: with dynamic lengths it had not compiled the s
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any
@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 
 from nimblevm.bench.cases import Case, flatten
-from nimblevm.bench.peers import Prepared, Unsupported
+from nimblevm.bench.peers import Parts, Prepared, Unsupported, whole
 from nimblevm.bench.rows import Row
 from nimblevm.bench.workloads import seq2seq
 
@@ -30,13 +30,16 @@ def version() -> str:
 
 def prepare(row: Row, threads: int, variant: str = "") -> Prepared:
     """Tensors share memory with numpy's arrays both ways (from_numpy, numpy())."""
-    if row.kind not in _MODELS and row.kind != "chain":
+    if row.kind not in _MODELS and row.kind not in ("chain", "gpt2"):
         raise Unsupported(f"no PyTorch model of {row.kind}")
     torch.set_num_threads(threads)
     torch.set_num_interop_threads(1)
     start = time.perf_counter()
     weights = {name: torch.from_numpy(array) for name, array in row.params().items()}
     options = f"eager, inference_mode, {threads} thread(s)"
+    if row.kind == "gpt2":
+        decoder = _gpt2(weights, row)
+        return Prepared(whole(decoder), options, time.perf_counter() - start, parts=decoder)
     inputs: Callable[[Case], Any] = attrgetter("inputs")
     if row.kind == "chain":
         models = {
@@ -180,8 +183,8 @@ def _bert(weights: dict[str, Any], row: Row) -> Model:
     return pooled if row.sizes["pooled"] else run
 
 
-def _gpt2(weights: dict[str, Any], row: Row) -> Model:
-    """Keys and values of all tokens so far, (1, heads, n, d), concatenated with each new one's."""
+def _gpt2(weights: dict[str, Any], row: Row) -> Parts:
+    """Keys and values of all tokens so far, (1, heads, n, d), concatenated with each new one's; a token is a part."""
     config, w = row.sizes["config"], weights
     hidden, heads = config.hidden, config.heads
 
@@ -205,14 +208,17 @@ def _gpt2(weights: dict[str, Any], row: Row) -> Model:
             x = x + F.linear(u, w[f"l{i}_out_w"], w[f"l{i}_out_b"])
         return int(torch.argmax(F.linear(norm(x[-1:], "norm"), w["words"])))
 
-    def run(prompt: Any, steps: Any) -> Any:
+    def run(inputs: Any) -> Generator[None, None, Sequence[Any]]:
+        prompt, steps = inputs
         cache: list[Any] = [None] * config.layers
-        ids, seen, out = prompt.long(), 0, []
+        ids, seen, out = torch.from_numpy(prompt).long(), 0, []
         for _ in range(int(steps)):
-            out.append(step(ids, seen, cache))
+            with torch.inference_mode():
+                out.append(step(ids, seen, cache))
             seen += len(ids)
             ids = torch.tensor([out[-1]])
-        return torch.tensor(out, dtype=torch.int32)
+            yield
+        return [np.array(out, np.int32)]
 
     return run
 
@@ -271,7 +277,7 @@ def _chain(matrices: Sequence[Any]) -> Model:
 
 
 _MODELS: dict[str, Callable[[dict[str, Any], Row], Model]] = {
-    "lstm": _lstm, "gru": _gru, "treelstm": _by_level, "bert": _bert, "gpt2": _gpt2, "seq2seq": _seq2seq,
+    "lstm": _lstm, "gru": _gru, "treelstm": _by_level, "bert": _bert, "seq2seq": _seq2seq,
     "resnet": _resnet,
 }  # fmt: skip
 
