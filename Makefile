@@ -77,7 +77,7 @@ $(VENV)/.bench: $(VENV)/.installed
 # The table of docs/benchmarks.md, with plots, and the studies of docs/performance.md: half an hour on a quiet machine.
 ROWS ?=
 BENCH_FLAGS ?=
-STUDIES ?= compile dispatch memory load
+STUDIES ?= compile dispatch memory load decode
 bench: $(VENV)/.bench
 	@mkdir -p build/bench
 	$(BIN)/nimblevm bench $(ROWS) $(BENCH_FLAGS) --json build/bench/bench.json --plots build/bench

@@ -9,7 +9,13 @@ from typing import Any
 
 from rich.console import Console
 
-from nimblevm.bench import study_compile, study_dispatch, study_load, study_memory
+from nimblevm.bench import (
+    study_compile,
+    study_decode,
+    study_dispatch,
+    study_load,
+    study_memory,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,10 @@ STUDIES: Mapping[str, Study] = MappingProxyType(
         "compile": Study(
             "what compiling the models takes, by stage",
             study_compile.measure, study_compile.show, study_compile.to_json,
+        ),
+        "decode": Study(
+            "whether a decoder's step, attention apart, takes longer behind a long cache",
+            study_decode.measure, study_decode.show, study_decode.to_json,
         ),
     }
 )  # fmt: skip

@@ -35,7 +35,7 @@ def bench(
     study: Annotated[
         list[str] | None,
         typer.Option(
-            help="instead of the table, a study of our side: dispatch, memory, load, compile"
+            help="instead of the table, a study of our side: dispatch, memory, load, compile, decode"
         ),
     ] = None,
     show_rows: Annotated[bool, typer.Option("--list", help="list the rows and stop")] = False,

@@ -13,7 +13,7 @@ pytest.importorskip("scipy")
 pytest.importorskip("matplotlib")
 pytest.importorskip("typer")
 
-from nimblevm.bench import studies
+from nimblevm.bench import studies, study_decode
 from nimblevm.bench.study_compile import STAGES, Stopwatch
 from nimblevm.bench.study_dispatch import STATIC, DispatchLine, geometric_mean
 from nimblevm.bench.study_memory import MemoryLine, Use, alloc_seconds
@@ -92,9 +92,19 @@ def test_stages_add_up() -> None:
     assert all(clock > 0 for clock, _ in watch.seconds.values())
 
 
+def test_growth_of_a_step() -> None:
+    """Attention may grow, what is beside it may not; the first length is what others are compared to."""
+    taken = {16: [(1.1, 1.0)] * 9, 64: [(3.0, 1.05)] * 9}
+    short, long = study_decode.lines_of(2, taken)
+    assert (short.growth, short.attention) == (None, pytest.approx(0.1))
+    assert long.growth is not None
+    assert long.growth.value == pytest.approx(1.05)
+    assert study_decode.to_json([long])[0]["attention"] == pytest.approx(1.95)
+
+
 def test_names_are_checked() -> None:
     with pytest.raises(
-        ValueError, match="no study speed; there are dispatch, memory, load, compile"
+        ValueError, match="no study speed; there are dispatch, memory, load, compile, decode"
     ):
         studies.check(["memory", "speed"])
 
