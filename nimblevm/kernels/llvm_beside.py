@@ -221,8 +221,8 @@ def module_text(name: str, strides: Strides, panels: str) -> str:
     parts = [_Writer(strides).both(name), _Writer(strides).alone(name)]
     parts += [_Writer(strides).rest(name, p) for p in (1, PANELS)]
     few = (
-        f"ptr %x, i64 0, ptr %w, i64 {strides.w_step}, i64 {strides.w_panel}, i64 %depth, ptr %tile, ptr %next, "
-        f"i64 {FEW + 1}, i64 1, i64 %panels"
+        f"ptr %x, i64 0, ptr %w, i64 {strides.w_step}, i64 {strides.w_panel}, i64 %depth, ptr %tile, "
+        f"i64 {TILE_ROW}, ptr %next, i64 {FEW + 1}, i64 1, i64 %panels"
     )
     parts.append(f"""
 define internal void @{name}({_PARAMS}, ptr %next, i64 %panels, {_PARAMS2}, i64 %rows2, i64 %panels2) #2 {{

@@ -331,7 +331,8 @@ class KernelText(ScopedValues):
         function = self.lines.helpers.panels(x.dtype, w.dtype, statement.variant)
         args = [self._place(x), f"i64 {self._value(statement.x_row)}", self._place(w)]
         args += map(self._i64, (statement.w_step, statement.w_panel, statement.depth))
-        args += [f"ptr %b{statement.tile}", self._place(statement.following or w)]
+        args += [f"ptr %b{statement.tile}", f"i64 {statement.tile_row}"]
+        args.append(self._place(statement.following or w))
         blocks = statement.blocks or Const("int64", llvm_panels.FEW + 1)
         args += map(self._i64, (blocks, statement.rows, statement.panels))
         self.lines.void(f"call void @{function}({', '.join(args)})")

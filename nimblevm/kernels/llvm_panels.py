@@ -1,15 +1,14 @@
 """Micro-kernels of products with a right operand in rows of 16 columns, as LLVM text.
 
     void @panels.<x>.<w>.<variant>(ptr x, i64 x_row, ptr w, i64 w_step, i64 w_panel, i64 depth, ptr tile,
-                                   ptr next, i64 blocks, i64 rows, i64 panels)
+                                   i64 tile_row, ptr next, i64 blocks, i64 rows, i64 panels)
 
-    tile[r * row_of_tile + 16 * p + t] = sum over k < depth of x[r * x_row + k] * w[p * w_panel + k * w_step + t]
+    tile[r * tile_row + 16 * p + t] = sum over k < depth of x[r * x_row + k] * w[p * w_panel + k * w_step + t]
 
-for any number of rows, p < panels <= MAX_PANELS and t < 16; strides count elements, a row of the tile has
-16 * MAX_PANELS elements. The function chooses by rows and panels among loops that keep all their sums in registers,
-written with vectors of 16 elements, which LLVM splits for narrower targets. Seven rows are 4 and 3, not 6 and 1: one
-row takes as long as three where weights are read from a cache. All kernels of a module share them. variants.py says
-what there is to choose.
+for any number of rows and panels, t < 16; strides count elements. The function chooses by rows and panels among loops
+that keep all their sums in registers, written with vectors of 16 elements, which LLVM splits for narrower targets.
+Seven rows are 4 and 3, not 6 and 1: one row takes as long as three where weights are read from a cache. All kernels of
+a module share them. variants.py says what there is to choose.
 
 `next` is what will be read after w. With many rows there is time to fetch it: one cache line in each turn of the depth
 for three rows and more, so LOW rows fetch the share of one panel of float32, the next LOW rows that of the panel behind
@@ -33,7 +32,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nimblevm.kernels.llvm_half import half_to_float
-from nimblevm.kernels.panel_tile import LANES, LOW, MAX_PANELS, TILE_ROW
+from nimblevm.kernels.panel_tile import LANES, LOW, MAX_PANELS
 from nimblevm.kernels.variants import Variant
 
 MAX_ROWS = 12
@@ -43,7 +42,7 @@ LINE = 64
 """Bytes of a cache line."""
 _FIRST_LEVEL, _SECOND_LEVEL = 3, 2
 """Localities of llvm.prefetch."""
-_PARAMS = "ptr %x, i64 %x_row, ptr %w, i64 %w_step, i64 %w_panel, i64 %depth, ptr %tile, ptr %next"
+_PARAMS = "ptr %x, i64 %x_row, ptr %w, i64 %w_step, i64 %w_panel, i64 %depth, ptr %tile, i64 %tile_row, ptr %next"
 _TYPES = {"float32": "float", "float64": "double"}
 _WEIGHTS = {**_TYPES, "float16": "i16", "uint16": "i16"}
 _SIZES = {"float": 4, "double": 8, "i16": 2}
@@ -99,7 +98,6 @@ def module_text(x: str, w: str, variant: Variant, features: tuple[str, ...]) -> 
         cases.append(f"i64 {left}, label %rows{max(r for r in loops if r <= left)}")
     ends = ", ".join(f"[ {r}, %r{r}.end ]" for r in loops)
     type_ = _TYPES[x]
-    size = 8 if x == "float64" else 4
     parts.append(f"""
 define internal void @{name}({_PARAMS}, i64 %blocks, i64 %rows, i64 %panels) #2 {{
 entry:
@@ -131,8 +129,8 @@ more:
   %left.next = sub i64 %left, %now
   %skip = mul i64 %now, %x_row
   %x.next = getelementptr {type_}, ptr %x.now, i64 %skip
-  %tile.skip = mul i64 %now, {TILE_ROW * size}
-  %tile.next = getelementptr i8, ptr %tile.now, i64 %tile.skip
+  %tile.skip = mul i64 %now, %tile_row
+  %tile.next = getelementptr {type_}, ptr %tile.now, i64 %tile.skip
   %next.skip = mul i64 %depth, {LINE}
   %next.next = getelementptr i8, ptr %next.now, i64 %next.skip
   br label %again
@@ -176,18 +174,20 @@ def blocks_of_rows(
 
 
 def _panels_text(x: str, w: str, rows: int, sizes: list[int], name: str) -> str:
-    types, tall = (_TYPES[x], _WEIGHTS[w]), rows > LOW
+    types = (_TYPES[x], _WEIGHTS[w])
 
     def call(here: str, size: int) -> list[str]:
+        fetches = rows > LOW or _is_low(rows, size)
         function, choice = f"@{name}.{rows}x{size}", []
         if _is_low(rows, size):
             choice = [f"  {here}.f = select i1 %only, ptr {function}.only, ptr {function}"]
             function = f"{here}.f"
         return [
-            *(_behind(here, size * _SIZES[types[1]]) if tall else ()),
+            *(_behind(here, size * _SIZES[types[1]]) if fetches else ()),
             *choice,
             f"  call void {function}(ptr %x.now, i64 %x_row, ptr {here}.w, i64 %w_step, "
-            f"i64 %w_panel, i64 %depth, ptr {here}.t, ptr {f'{here}.fetch' if tall else '%next.now'})",
+            f"i64 %w_panel, i64 %depth, ptr {here}.t, i64 %tile_row, "
+            f"ptr {f'{here}.fetch' if fetches else '%next.now'})",
         ]
 
     return blocks_of_rows(rows, sizes, types, call)
@@ -325,7 +325,9 @@ class _Loop:
             for chain in range(1, self.chains):
                 other = _register("tail", (r, p, chain))
                 total = self.do(f"fadd {self.vector} {total}, {other}")
-            place = self.do(f"getelementptr {self.type}, ptr %tile, i64 {r * TILE_ROW + p * LANES}")
+            row = self.do(f"mul i64 %tile_row, {r}")
+            row = self.do(f"getelementptr {self.type}, ptr %tile, i64 {row}")
+            place = self.do(f"getelementptr {self.type}, ptr {row}, i64 {p * LANES}")
             self.lines.append(f"  store {self.vector} {total}, ptr {place}, align 64")
         self.lines.append("  ret void")
         params = _PARAMS.replace("ptr", "ptr noalias")

@@ -25,6 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from nimblevm.kernels.panel_tile import TILE_ROW
 from nimblevm.kernels.variants import PLAIN, Variant
 
 UNARY_FLOAT = ("neg", "abs", "exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos", "tan",
@@ -220,7 +221,7 @@ class Beside:
 class PanelProduct(Statement):
     """A tile of a product whose right operand lies in rows of 16 columns. Made by schedules, never stored in files.
 
-    tile[TILE_ROW r + 16 p + t] = sum over k < depth of x[r x_row + k] * w[p w_panel + k w_step + t] for r < rows,
+    tile[tile_row r + 16 p + t] = sum over k < depth of x[r x_row + k] * w[p w_panel + k w_step + t] for r < rows,
     p < panels, t < 16 (llvm_panels.py): x and w are the elements that the strides (in elements) count from. following:
     where the weights begin that are read after these, if known. blocks: how many blocks of rows meet these weights, if
     they are likely to come from memory. beside: with one row, other sums for the time that its weights take.
@@ -239,6 +240,7 @@ class PanelProduct(Statement):
     following: Load | None = None
     blocks: Value | None = None
     beside: Beside | None = None
+    tile_row: int = TILE_ROW
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -13,8 +13,10 @@ from nimblevm import relay
 from nimblevm.compiler.pass_base import PassContext
 from nimblevm.compiler.passes.pack_weights import PACK_WEIGHTS
 from nimblevm.compiler.rewrite import postorder
+from nimblevm.compiler.shared_panels import block_of
 from nimblevm.errors import CompileError
 from nimblevm.relay.ir import Call, Constant
+from nimblevm.relay.op.dense_pack import block_panels
 from nimblevm.relay.op.registry import Op
 
 
@@ -148,3 +150,108 @@ def test_a_product_without_depth_is_not_tuned() -> None:
     def @main(%x: Tensor[(?n, 0), float32], %w: Tensor[(1, 0, 16), float32]) {
       nn.contrib_dense_pack(%x, %w, weight_layout="NC16n", units=16) }"""
     assert '"products": []' in nvm.tune(relay.parse(text))
+
+
+def _pieces(
+    body: Callable[..., relay.Expr], units: int = 150, rows: int | None = None
+) -> list[tuple[int, int, int] | None]:
+    """The pieces of products, after the pass, in a function of two tensors and four weights."""
+    shape = (relay.Any() if rows is None else rows, 5)
+    x, y = (relay.var(name, shape=shape, dtype="float32") for name in "xy")
+    function = relay.Function([x, y], body(x, y, *(_weight(units) for _ in range(4))))
+    packed = PACK_WEIGHTS(relay.infer_type(relay.IRModule.from_expr(function)), PassContext())
+    again = relay.infer_type(relay.parse(packed.astext()))
+    relay.assert_structural_equal(again["main"], packed["main"])
+    nodes = postorder(packed["main"].body)
+    return [n.attrs.piece for n in nodes if isinstance(n, Call) and n.attrs is not None and hasattr(n.attrs, "piece")]  # fmt: skip
+
+
+def _gated(*products: relay.Expr) -> relay.Expr:
+    found = relay.tanh(products[0])
+    for product in products[1:]:
+        found = found * relay.sigmoid(product)
+    return found
+
+
+def test_gates_share_panels() -> None:
+    dense = relay.nn.dense
+    three = _pieces(lambda x, y, a, b, c, d: _gated(*(dense(x, w) for w in (a, b, c))))
+    assert three == [(k, 3, 150) for k in range(3)]
+    four = _pieces(lambda x, y, *ws: _gated(*(dense(x, w) for w in ws)), units=22)
+    assert four == [(k, 4, 22) for k in range(4)]
+    five = _pieces(lambda x, y, *ws: _gated(*(dense(x, w) for w in (*ws, _weight(150)))))
+    assert five == [(k, 5, 75) for k in range(5)]
+    apart = _pieces(
+        lambda x, y, a, b, c, d: relay.Tuple([_gated(dense(x, a), dense(x, b)), dense(x, c)]),
+        units=40,
+    )
+    assert apart == [(0, 2, 40), (1, 2, 40), None]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(lambda x, y, a, b, c, d: _gated(relay.nn.dense(x, a)), id="one"),
+        pytest.param(
+            lambda x, y, a, b, c, d: _gated(relay.nn.dense(x, a), relay.nn.dense(y, b)),
+            id="other rows",
+        ),
+        pytest.param(
+            lambda x, y, a, b, c, d: _gated(relay.nn.dense(x, a), relay.nn.dense(x, a)),
+            id="a weight twice",
+        ),
+        pytest.param(
+            lambda x, y, a, b, c, d: _gated(
+                relay.nn.dense(x, a), relay.nn.dense(x, b), relay.nn.dense(y, c)
+            ),
+            id="another product joined",
+        ),
+        pytest.param(
+            lambda x, y, a, b, c, d: relay.nn.dense(relay.tanh(relay.nn.dense(x, a)), relay.const(np.ones((150, 150), "float32"))),
+            id="one behind the other",
+        ),
+    ],
+)  # fmt: skip
+def test_products_that_share_no_panels(body: Callable[..., relay.Expr]) -> None:
+    assert set(_pieces(body)) == {None}
+
+
+@pytest.mark.parametrize(("units", "rows"), [(160, None), (512, None), (150, 1)])
+def test_full_panels_and_single_rows_share_none(units: int, rows: int | None) -> None:
+    dense = relay.nn.dense
+    pieces = _pieces(lambda x, y, *ws: _gated(*(dense(x, w) for w in ws)), units, rows)
+    assert pieces == [None] * 4
+
+
+@pytest.mark.parametrize("pieces", [2, 3, 4, 5])
+def test_blocks_of_columns(pieces: int) -> None:
+    """They divide the columns, and there are fewer panels than without."""
+    for units in range(16, 200):
+        block = block_of(units, pieces)
+        alone = pieces * -(-units // 16)
+        if block is None:
+            assert units % 16 == 0 or block_panels(pieces, units) > 0.98 * alone
+        else:
+            assert units % block == 0
+            assert units // block * block_panels(pieces, block) < alone
+
+
+@pytest.mark.parametrize("weights", ["float32", "bfloat16"])
+def test_results_with_shared_panels(weights: str) -> None:
+    rng = np.random.default_rng(3)
+    shape = "Tensor[(22, 5), float32]"
+    text = f"""#[version = "0.0.5"]
+def @main(%x: Tensor[(?n, 5), float32], %u: {shape}, %v: {shape}, %w: {shape}) {{
+  tanh(nn.dense(%x, %u)) * sigmoid(nn.dense(%x, %v)) + nn.dense(%x, %w)
+}}"""
+    params = {n: rng.standard_normal((22, 5)).astype("float32") for n in "uvw"}
+    exe = nvm.compile(relay.parse(text), params=params, weights=weights)
+    assert len(exe.program_record().constants) == 1
+    for native in (True, False):
+        vm = nvm.VirtualMachine(nvm.load(exe.to_bytes(), native=native), threads=2)
+        for rows in (0, 1, 7, 40):
+            x = rng.standard_normal((rows, 5)).astype("float32")
+            u, v, w = (x @ params[n].T for n in "uvw")
+            expected = np.tanh(u) / (1 + np.exp(-v)) + w
+            tolerance = 1e-5 if weights == "float32" else 5e-2
+            np.testing.assert_allclose(vm.run(x).numpy(), expected, rtol=tolerance, atol=tolerance)

@@ -14,7 +14,13 @@ from nimblevm.kernels.lower import LoweredKernel, lower_primitive
 from nimblevm.kernels.rewrite import all_statements
 from nimblevm.kernels.schedule import schedule
 from nimblevm.kernels.variants import Choices, Shape, Variant
-from nimblevm.relay.op.dense_pack import panels_of, to_bfloat16, widened
+from nimblevm.relay.op.dense_pack import (
+    block_panels,
+    panels_of,
+    shared_panels,
+    to_bfloat16,
+    widened,
+)
 from tests.kernels.fused import floats
 from tests.kernels.native import Library, Program, agree, bind, parsed
 
@@ -207,6 +213,70 @@ def test_gates_of_a_cell_share_a_kernel(units: int) -> None:
         found = Program(lowered, args, bind(lowered, args, expected)).run(library)
         assert agree(found[0], expected[0], 1e-5, 1e-5)
         assert agree(found[1], expected[1], 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("units", "pieces", "block", "dtype"),
+    [
+        (150, 5, 75, "float32"),
+        (20, 3, 20, "float32"),
+        pytest.param(22, 4, 11, "float32", marks=pytest.mark.slow),
+        pytest.param(6, 3, 2, "float32", marks=pytest.mark.slow),
+        pytest.param(40, 2, 10, "float64", marks=pytest.mark.slow),
+    ],
+)
+def test_gates_that_share_panels(units: int, pieces: int, block: int, dtype: str) -> None:
+    """One product, whose tile is read at any column."""
+    depth, panels = 7, units // block * block_panels(pieces, block)
+    gates = "\n".join(
+        f'let %g{i} = nn.contrib_dense_pack(%x, %w, weight_layout="NC16n", units={units}, '
+        f"piece=({i}, {pieces}, {block}));"
+        for i in range(pieces)
+    )
+    total = " + ".join(
+        f"%g{i} * {i + 1}{'f' if dtype == 'float32' else 'f64'}" for i in range(pieces)
+    )
+    text = f"""def @main(%x: Tensor[(?m, {depth}), {dtype}], %w: Tensor[({panels}, {depth}, 16), {dtype}]) {{
+      {gates} (tanh({total}), %g1) }}"""
+    lowered = lower_primitive(parsed(text)[1])
+    assert _products(lowered, ("avx512f",)) == (1 if block_panels(pieces, block) > 1 else 0)
+    code = llvm.build([lowered.kernel], "native")
+    assert code is not None
+    library = Library(code)
+    weights = [floats(units, depth).astype(dtype) for _ in range(pieces)]
+    for rows in ROWS:
+        x = floats(rows, depth).astype(dtype)
+        products = [x @ w.T for w in weights]
+        total_of = sum((i + 1) * p for i, p in enumerate(products))
+        expected = [np.tanh(total_of).astype(dtype), products[1]]
+        args = [x, shared_panels(weights, block)]
+        found = Program(lowered, args, bind(lowered, args, expected)).run(library)
+        assert agree(found[0], expected[0], 1e-5, 1e-5)
+        assert agree(found[1], expected[1], 1e-5, 1e-5)
+
+
+def test_some_of_the_products_that_share_panels() -> None:
+    """Only the panels that these have columns in are multiplied."""
+    text = """def @main(%x: Tensor[(?m, 7), float32], %w: Tensor[(10, 7, 16), float32]) {
+      nn.contrib_dense_pack(%x, %w, weight_layout="NC16n", units=36, piece=(2, 4, 18))
+        * tanh(nn.contrib_dense_pack(%x, %w, weight_layout="NC16n", units=36, piece=(3, 4, 18))) }"""
+    lowered = lower_primitive(parsed(text)[1])
+    (product,) = [
+        s
+        for s in all_statements(schedule(lowered.kernel, ("avx512f",)).body)
+        if isinstance(s, PanelProduct)
+    ]
+    assert isinstance(product.panels, Const)
+    assert product.panels.value == 3  # columns 36 to 71 of 80
+    code = llvm.build([lowered.kernel], "native")
+    assert code is not None
+    weights = [floats(36, 7) for _ in range(4)]
+    for rows in (1, 9):
+        x = floats(rows, 7)
+        expected = ((x @ weights[2].T) * np.tanh(x @ weights[3].T)).astype("float32")
+        args = [x, shared_panels(weights, 18)]
+        found = Program(lowered, args, bind(lowered, args, [expected])).run(Library(code))[0]
+        assert agree(found, expected, 1e-5, 1e-5)
 
 
 def test_batches_of_rows() -> None:

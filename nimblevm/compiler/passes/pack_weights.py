@@ -8,6 +8,8 @@ Weights that are only multiplied with single rows have panels of 64 columns, whi
 stream, which takes 4 % less time than four (docs/performance-log.md). Panels have 16 columns where 64 would leave too
 many of them empty, and where there may be more rows, since AVX2's kernels then take one panel of 16 at once (adr 12).
 
+Gates of a cell share panels if these have fewer empty columns so (compiler/shared_panels.py).
+
 Also nn.matmul with a constant right operand. A constant has one layout for all of its uses: one that anything but such
 a product reads stays as it is, except that rows of a large table (an embedding's, which is the last product's weight
 too) are taken out of the panels: compiler/packed_rows.py. So do weights of fewer columns than
@@ -34,11 +36,20 @@ from nimblevm.compiler.rewrite import (
     type_of,
     with_body,
 )
+from nimblevm.compiler.shared_panels import Shared, shared_products
 from nimblevm.errors import CompileError
 from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Span, children, late_array
 from nimblevm.relay.late import LateArray
 from nimblevm.relay.op.common import Array
-from nimblevm.relay.op.dense_pack import DTYPES, NARROW, WIDTHS, layout_of, panels_of, to_bfloat16
+from nimblevm.relay.op.dense_pack import (
+    DTYPES,
+    NARROW,
+    WIDTHS,
+    layout_of,
+    panels_of,
+    shared_panels,
+    to_bfloat16,
+)
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import TensorType
 
@@ -111,6 +122,14 @@ def _packable(mod: IRModule, rows: bool) -> dict[Constant, _Packing]:
     }
 
 
+def _may_share(node: Expr, packable: dict[Constant, _Packing]) -> Constant | None:
+    """The weight of a product of several rows whose panels may be those of other products too."""
+    weight = _weight(node)
+    if weight is None or weight not in packable or late_array(weight) is not None:
+        return None
+    return None if _is_one_row(node) else weight
+
+
 def _stored(panels: Array, dtype: str, product: Call) -> Array:
     """A packed weight in the dtype that the user wants; float64 weights stay."""
     if panels.dtype != np.float32 or dtype == "float32":
@@ -138,10 +157,12 @@ def _stored_late(panels: LateArray, dtype: str) -> LateArray:
 
 class _Packer(Rewriter):
     def __init__(
-        self, packable: dict[Constant, _Packing], made: dict[Constant, Constant], dtype: str
-    ) -> None:
+        self, packable: dict[Constant, _Packing], shared: dict[Expr, Shared],
+        made: dict[Constant | tuple[Constant, ...], Constant], dtype: str,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.packable = packable
+        self.shared = shared
         self.made = made
         self.dtype = dtype
 
@@ -153,6 +174,20 @@ class _Packer(Rewriter):
         if packed is None:
             packed = self.made[weight] = self._panels(weight, product)
         return packed
+
+    def _piece(self, shared: Shared, product: Call, old: Call) -> Call:
+        """A product with its part of panels that several share."""
+        weights, block = shared.weights, shared.block
+        if weights not in self.made:
+            panels = shared_panels([self._columns(w) for w in weights], block)
+            stored = _stored(panels, self.dtype, old)
+            stored.flags.writeable = False  # see _panels
+            self.made[weights] = Constant(stored, span=weights[0].span)
+        units = weights[0].data.shape[self.packable[weights[0]].axis]
+        return op_call(
+            "nn.contrib_dense_pack", (product.args[0], self.made[weights]), type_of(product), product.span,
+            weight_layout=NARROW, units=units, out_dtype="", piece=(shared.number, len(weights), block),
+        )  # fmt: skip
 
     def _panels(self, weight: Constant, product: Call) -> Constant:
         packing = self.packable[weight]
@@ -174,6 +209,8 @@ class _Packer(Rewriter):
         weight = _weight(new)
         if weight is None or weight not in self.packable:
             return new
+        if node in self.shared and isinstance(node, Call):
+            return self._piece(self.shared[node], new, node)
         packing = self.packable[weight]
         return op_call(
             "nn.contrib_dense_pack", (new.args[0], self._packed(weight, new)), type_of(new), new.span,
@@ -186,10 +223,16 @@ def pack_weights(mod: IRModule, ctx: PassContext) -> IRModule:
     packable = _packable(mod, ctx.weights == "float32")
     if not packable:
         return mod
-    made: dict[Constant, Constant] = {}
+    shared = shared_products(
+        [f.body for f in mod.functions.values()],
+        lambda node: _may_share(node, packable),
+        lambda weight: weight.data.shape[packable[weight].axis],
+    )
+    made: dict[Constant | tuple[Constant, ...], Constant] = {}
 
     def pack(function: Function) -> Function:
-        return with_body(function, _Packer(packable, made, ctx.weights).rewrite(function.body))
+        packer = _Packer(packable, shared, made, ctx.weights)
+        return with_body(function, packer.rewrite(function.body))
 
     return map_functions(mod, pack)
 

@@ -16,19 +16,17 @@ from nimblevm.kernels.tensor_expr import (
     register_compute,
     single,
 )
-from nimblevm.relay.op.dense_pack import WIDTHS
+from nimblevm.relay.op.dense_pack import WIDTHS, block_panels
 
 
 def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tensors:
     data, weight = (single(arg) for arg in args)
     dtype = tensor_type(out).dtype
     depth = known(data.shape[-1], weight.shape[1])
-    lanes = em.b.i64(WIDTHS[attrs.weight_layout])
 
     def at(index: Index) -> Steps:
         yield from em.cheap(data)
-        panel = em.b.binary("floordiv", index[-1], lanes)
-        lane = em.b.binary("floormod", index[-1], lanes)
+        panel, lane = _place(em, attrs, index[-1])
 
         def term(inner: Index) -> Steps:
             x = yield data, (*index[:-1], *inner)
@@ -38,6 +36,20 @@ def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tens
         return (yield from em.accumulate("add", em.b.const(0, dtype), index, (depth,), term))
 
     return TensorExpr(out.shape, dtype, at, 1 << 20, costly=True)
+
+
+def _place(em: Emitter, attrs: Any, column: Value) -> tuple[Value, Value]:
+    """The panel that a column lies in, and where; schedule/panels.py knows these forms."""
+    lanes = em.b.i64(WIDTHS[attrs.weight_layout])
+    if attrs.piece is None:
+        return em.b.binary("floordiv", column, lanes), em.b.binary("floormod", column, lanes)
+    number, pieces, size = attrs.piece
+    block = em.b.binary("floordiv", column, em.b.i64(size))
+    inside = em.b.binary("floormod", column, em.b.i64(size))
+    inside = em.b.binary("add", inside, em.b.i64(number * size))
+    first = em.b.binary("mul", block, em.b.i64(block_panels(pieces, size)))
+    panel = em.b.binary("add", first, em.b.binary("floordiv", inside, lanes))
+    return panel, em.b.binary("floormod", inside, lanes)
 
 
 def _widened(em: Emitter, w: Value, dtype: str) -> Value:

@@ -11,11 +11,17 @@ A panel of 64 columns counts as four of 16 that lie side by side.
 Rows, panels and columns that are left over take the same path: rows and panels are counts that the micro-kernels
 branch on, columns that do not fill a panel are one masked vector. Several sums, each with weights of its own, share
 the epilogue: so the gates of a recurrent cell, or a product and what is added to it, are one kernel.
+
+Sums whose weights share panels (pieces.py) are one product with a wide tile:
+
+         for g < N / block, parallel: for q < M / 6:
+           tile = x[6q.., :] * w[panels g.., :, :]
+           for r < 6: for p < block / 16: for t < 16: { a = tile[r, 16p+t]; b = tile[r, block+16p+t]; .. }
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nimblevm.kernels.loop_ir import (
@@ -40,6 +46,7 @@ from nimblevm.kernels.loop_ir import (
 from nimblevm.kernels.panel_tile import LANES, LOW, MAX_PANELS, TILE_ROW
 from nimblevm.kernels.rewrite import Rewriter, all_statements, all_values
 from nimblevm.kernels.schedule.index import INDEX, STACK, const, folded, is_zero, least, mentions
+from nimblevm.kernels.schedule.pieces import Piece, piece_of, share_panels
 from nimblevm.kernels.variants import Choices, Shape, Variant
 
 ROWS_OF_MANY = 6
@@ -48,13 +55,16 @@ ROWS_OF_MANY = 6
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Product:
-    """One sum of a nest: `local` gets sum over `depth` of x * w, whose panels have `width` columns."""
+    """One sum of a nest: `local` gets sum over `depth` of x * w, whose panels have `width` columns; piece: if it
+    shares them.
+    """
 
     local: Local
     depth: For
     x: Load
     w: Load
     width: int
+    piece: Piece | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -75,8 +85,10 @@ class Nest:
         return self.loops[-2] if len(self.loops) > 1 else None
 
 
-def nest_of(statement: For, buffers: Sequence[Buffer]) -> Nest | None:
-    """The parts of a perfect nest of parallel loops whose body is products with packed weights and an epilogue."""
+def nest_of(statement: For, buffers: Sequence[Buffer], shared: bool = False) -> Nest | None:
+    """The parts of a perfect nest of parallel loops whose body is products with packed weights and an epilogue. shared:
+    weights that share their panels are asked for.
+    """
     loops = [statement]
     while len(loops[-1].body) == 1 and isinstance(loops[-1].body[0], For):
         loops.append(loops[-1].body[0])
@@ -91,19 +103,23 @@ def nest_of(statement: For, buffers: Sequence[Buffer]) -> Nest | None:
     products: list[Product] = []
     body = columns.body
     while len(body) > 1 and isinstance(body[1], For):
-        found = _product(body[0], body[1], columns.var, buffers)
+        found = _product(body[0], body[1], columns.var, buffers, shared)
         if found is None:
             return None
         products.append(found)
         body = body[2:]
     if not products or any(isinstance(s, For | Accumulate) for s in all_statements(body)):
         return None
+    if shared and not share_panels(
+        [p.piece for p in products], [p.x for p in products], [p.w for p in products]
+    ):
+        return None
     nest = Nest(tuple(loops), tuple(products), body)
     return nest if all(_rows_step(nest, p.x, buffers) for p in products) else None
 
 
 def _product(
-    start: Statement, loop: For, column: LoopVar, buffers: Sequence[Buffer]
+    start: Statement, loop: For, column: LoopVar, buffers: Sequence[Buffer], shared: bool
 ) -> Product | None:
     if not isinstance(start, SetLocal) or not is_zero(start.value) or len(loop.body) != 1:
         return None
@@ -121,10 +137,11 @@ def _product(
     x, w = value.lhs, _weight(value.rhs, local.dtype)
     if not isinstance(x, Load) or w is None or x.dtype != local.dtype:
         return None
-    width = _width(w, loop.var, column)
+    piece = piece_of(w, loop.var, column) if shared else None
+    width = LANES if piece is not None else _width(w, loop.var, column)
     if width is None or not _is_row(x, loop.var, column, buffers):
         return None
-    return Product(local, loop, x, w, width)
+    return Product(local, loop, x, w, width, piece)
 
 
 def _weight(value: Value, dtype: str) -> Load | None:
@@ -199,8 +216,11 @@ class Paneler:
             match statement:
                 case For(var=var, extent=extent, body=inner, parallel=parallel):
                     nest = nest_of(statement, self.buffers)
+                    shared = nest_of(statement, self.buffers, shared=True)
                     if nest is not None:
                         found += self.tiled(nest)
+                    elif shared is not None:
+                        found.append(self._shared(shared))
                     else:
                         found.append(For(var, extent, self.block(inner), parallel))
                 case If(cond=cond, then=then, otherwise=otherwise):
@@ -222,23 +242,81 @@ class Paneler:
         first_panel = folded("mul", group, const(MAX_PANELS)) if groups > 1 else const(0)
         here = panels_left(panels, first_panel)
         tiles = [self._tile(product.local.dtype, height) for product in nest.products]
+
+        def block(start: Value, count: Value, part: Value, blocks: Value) -> list[Statement]:
+            return self._block(nest, tiles, start, count, part, blocks, first_panel, here)
+
+        body = self._blocks_of_rows(nest, height, block)
+        return body if groups == 1 else [For(group, const(groups), tuple(body), True)]
+
+    def _shared(self, nest: Nest) -> For:
+        """The statements for products whose weights share panels: a turn for each block of columns."""
+        columns, first = nest.columns.extent, nest.products[0]
+        pieces = [p.piece for p in nest.products if p.piece is not None]
+        assert isinstance(columns, Const)
+        size, all_panels = pieces[0].block, pieces[0].panels
+        # Those that these products have columns in.
+        skipped = min(piece.first for piece in pieces) // LANES
+        panels = -(-(max(piece.first for piece in pieces) + size) // LANES) - skipped
+        height = min(self._variant(nest, first).height, ROWS_OF_MANY)
+        tile = self._tile(first.local.dtype, height, panels * LANES)
+        groups = int(columns.value) // size
+        group, row = LoopVar(INDEX, "g"), LoopVar(INDEX, "r")
+        here, after = (
+            folded("add", folded("mul", number, const(all_panels)), const(skipped))
+            for number in (group, folded("floormod", folded("add", group, const(1)), const(groups)))
+        )
+
+        def lanes(start: Value, panel: Value, count: int) -> For:
+            lane, before = LoopVar(INDEX, "t"), folded("mul", panel, const(LANES))
+            at = folded("add", folded("mul", row, const(panels * LANES)), before)
+            at = Binary(INDEX, "add", at, lane)
+            firsts = [piece.first - skipped * LANES for piece in pieces]
+            sums = [(tile, folded("add", at, const(first))) for first in firsts]
+            column = folded("add", folded("mul", group, const(size)), before)
+            column = folded("add", column, lane)
+            return self._epilogue(nest, sums, folded("add", start, row), column, lane, count)
+
+        def block(start: Value, count: Value, part: Value, blocks: Value) -> list[Statement]:
+            following = self._weights(first, after, folded("min", part, const(panels - 1)))
+            product = self._statement(
+                nest, first, tile, start, count, blocks, here, const(panels), following, panels * LANES
+            )  # fmt: skip
+            inside: list[Statement] = []
+            whole, rest = divmod(size, LANES)
+            if whole:
+                panel = LoopVar(INDEX, "p")
+                inside.append(For(panel, const(whole), (lanes(start, panel, LANES),)))
+            if rest:
+                inside.append(lanes(start, const(whole), rest))
+            return [product, *_of_rows(nest, row, count, inside)]
+
+        body = self._blocks_of_rows(nest, height, block)
+        return For(group, const(groups), tuple(body), True)
+
+    def _blocks_of_rows(
+        self,
+        nest: Nest,
+        height: int,
+        block: Callable[[Value, Value, Value, Value], list[Statement]],
+    ) -> list[Statement]:
+        """What `block` (first row, rows, part: see `_following`, number of blocks) gives, for blocks of `height` rows,
+        in the loops around rows.
+        """
         rows = nest.rows
         if rows is None:
-            body = self._block(
-                nest, tiles, const(0), const(1), const(0), const(1), first_panel, here
-            )
+            body = block(const(0), const(1), const(0), const(1))
         else:
-            block = LoopVar(INDEX, rows.var.name + "q")
+            number = LoopVar(INDEX, rows.var.name + "q")
             blocks = folded(
                 "floordiv", folded("add", rows.extent, const(height - 1)), const(height)
             )
-            start, count = _rows_of(rows.extent, height, blocks, block)
-            part = _part_of(block, height)
-            inside = self._block(nest, tiles, start, count, part, blocks, first_panel, here)
-            body = [For(block, blocks, tuple(inside), True)]
+            start, count = _rows_of(rows.extent, height, blocks, number)
+            inside = block(start, count, _part_of(number, height), blocks)
+            body = [For(number, blocks, tuple(inside), True)]
         for loop in reversed(nest.loops[:-2]):
             body = [For(loop.var, loop.extent, tuple(body), True)]
-        return body if groups == 1 else [For(group, const(groups), tuple(body), True)]
+        return body
 
     def _variant(self, nest: Nest, product: Product) -> Variant:
         depth, units = product.depth.extent, nest.columns.extent
@@ -247,8 +325,8 @@ class Paneler:
         shape = Shape(product.x.dtype, product.w.dtype, known, int(units.value))
         return self.choices.of(shape, self.features)
 
-    def _tile(self, dtype: str, height: int) -> int:
-        self.buffers.append(Buffer(STACK, dtype, "scratch", (Axis(const(height * TILE_ROW)),)))
+    def _tile(self, dtype: str, height: int, width: int = TILE_ROW) -> int:
+        self.buffers.append(Buffer(STACK, dtype, "scratch", (Axis(const(height * width)),)))
         return len(self.buffers) - 1
 
     def _block(
@@ -278,12 +356,7 @@ class Paneler:
             lanes = self._lanes(nest, tiles, start, row, panel, at_end, rest)
             last = Compare("bool", "lt", at_end, const(MAX_PANELS))
             inside.append(lanes if isinstance(panel, Const) else If(last, (lanes,)))
-        if nest.rows is None:
-            replace = {row: const(0)}
-            found += Rewriter(lambda v: replace.get(v)).block(inside)  # type: ignore[call-overload]
-        else:
-            found.append(For(row, count, tuple(inside)))
-        return found
+        return [*found, *_of_rows(nest, row, count, inside)]
 
     def _following(self, nest: Nest, part: Value, panel: Value) -> list[Load]:
         """For each product the weights to fetch meanwhile: those of the next product, of the next group after the last
@@ -313,7 +386,7 @@ class Paneler:
 
     def _statement(
         self, nest: Nest, product: Product, tile: int, start: Value, count: Value, blocks: Value, panel: Value,
-        panels: Value, following: Load,
+        panels: Value, following: Load, tile_row: int = TILE_ROW,
     ) -> PanelProduct:  # fmt: skip
         rows = nest.rows
         at: dict[Value, Value] = {product.depth.var: const(0)}
@@ -329,7 +402,7 @@ class Paneler:
         w_panel = const(LANES) if product.width > LANES else self._stride(w.buffer, 0)
         return PanelProduct(
             tile, x, x_row, w, self._stride(w.buffer, 1), w_panel, product.depth.extent, count, panels,
-            self._variant(nest, product), following, blocks,
+            self._variant(nest, product), following, blocks, None, tile_row,
         )  # fmt: skip
 
     def _stride(self, buffer: int, axis: int) -> Value:
@@ -347,21 +420,40 @@ class Paneler:
         lane = LoopVar(INDEX, "t")
         place = folded("add", folded("mul", row, const(TILE_ROW)), folded("mul", at, const(LANES)))
         place = Binary(INDEX, "add", place, lane)
+        column = folded("add", folded("mul", folded("add", panel, at), const(LANES)), lane)
+        rows = folded("add", start, row) if index is None else index
+        return self._epilogue(nest, [(tile, place) for tile in tiles], rows, column, lane, count)
+
+    def _epilogue(
+        self, nest: Nest, sums: Sequence[tuple[int, Value]], row: Value, column: Value, lane: LoopVar, count: int,
+    ) -> For:  # fmt: skip
+        """What is done with the sums of one row and `count` columns, of which `column` is a lane's. sums: the tile
+        of each product's, and the place in it.
+        """
         # Locals of its own: else LLVM may take the last lane's value for one that is used after the loop.
         replace: dict[Value, Value] = {
             local: Local(local.dtype, local.name) for local in _locals(nest)
         }
-        sums = [
+        loads = [
             SetLocal(local, Load(local.dtype, tile, (place,)))
-            for product, tile in zip(nest.products, tiles, strict=True)
+            for product, (tile, place) in zip(nest.products, sums, strict=True)
             if isinstance(local := replace[product.local], Local)
         ]
-        column = folded("mul", folded("add", panel, at), const(LANES))
-        replace[nest.columns.var] = folded("add", column, lane)
+        replace[nest.columns.var] = column
         if nest.rows is not None:
-            replace[nest.rows.var] = folded("add", start, row) if index is None else index
+            replace[nest.rows.var] = row
         after = Rewriter(replace.get).block(nest.after)
-        return For(lane, const(count), (*sums, *after), True, masked=count < LANES)
+        return For(lane, const(count), (*loads, *after), True, masked=count < LANES)
+
+
+def _of_rows(
+    nest: Nest, row: LoopVar, count: Value, inside: Sequence[Statement]
+) -> list[Statement]:
+    """The epilogues of a row, for all rows of a block."""
+    if nest.rows is not None:
+        return [For(row, count, tuple(inside))]
+    replace = {row: const(0)}
+    return list(Rewriter(lambda v: replace.get(v)).block(inside))  # type: ignore[call-overload]
 
 
 def _rows_of(rows: Value, height: int, blocks: Value, block: Value) -> tuple[Value, Value]:

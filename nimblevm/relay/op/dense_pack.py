@@ -5,7 +5,10 @@
 data (d1, ..., dn, K), n >= 0, float32 or float64, weight (P, K, C) of that dtype; result (d1, ..., dn, units). The
 weight of float32 data may have 16 bits: float16, or uint16, whose bits are the upper half of a float32 (bfloat16);
 sums are float32. Attrs: weight_layout ("NC16n" or "NC64n": C = 16 or 64 columns of a panel lie side by side, for each k
-in turn), units (the number of columns, C (P - 1) < units <= C P, None: C P), out_dtype (that of the data, or "").
+in turn), units (the number of columns, C (P - 1) < units <= C P, None: C P), out_dtype (that of the data, or ""),
+piece (None, or (i, n, b): the weights of n products of as many units share the panels, b columns of each in turn, so
+that few panels have empty columns. Column u of product i is number i b + u % b of block u // b, which has
+ceil(n b / 16) panels; b divides units, the layout is "NC16n").
 The compiler makes it of nn.dense with a constant weight (compiler/passes/pack_weights.py).
 Source: Relay's nn/_nn.py; layout names as in TVM.
 Differs from numpy: there is no such function.
@@ -13,6 +16,7 @@ Differs from numpy: there is no such function.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,11 +49,29 @@ HALVES = ("float16", "uint16")
 
 @dataclass(frozen=True, slots=True)
 class DensePackAttrs(Attrs):
-    """weight_layout: "NC16n" or "NC64n". units: number of columns, or None for all. out_dtype: "" = the operands'."""
+    """weight_layout: "NC16n" or "NC64n". units: number of columns, or None for all. out_dtype: "" = the operands'.
+    piece: where the columns are among those of other products, or None.
+    """
 
     weight_layout: str = "NC"
     units: int | None = None
     out_dtype: str = ""
+    piece: tuple[int, int, int] | None = None
+
+
+def block_panels(pieces: int, block: int) -> int:
+    """Panels of `block` columns of each of so many products."""
+    return -(-pieces * block // LANES)
+
+
+def shared_panels(weights: Sequence[Array], block: int) -> Array:
+    """Weights (units, K) in panels that they share, `block` columns of each in turn."""
+    units = len(weights[0])
+    rows = [
+        panels_of(np.concatenate([w[first : first + block] for w in weights]))
+        for first in range(0, units, block)
+    ]
+    return np.concatenate(rows)
 
 
 def layout_of(units: int) -> str:
@@ -103,12 +125,39 @@ def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: DensePackAtt
     ctx.require_dim(1, 2, width)
     last = len(data.shape) - 1
     require_same(ctx, (0, last, data.shape[last]), (1, 1, weight.shape[1]))
-    if attrs.units is None:
+    units: dims.Dim
+    if attrs.piece is not None:
+        units = _piece_units(ctx, attrs)
+    elif attrs.units is None:
         units = dims.mul(weight.shape[0], width)
     else:
         units = attrs.units
         ctx.require_dim(1, 0, -(-attrs.units // width))
     return TensorType((*data.shape[:-1], units), data.dtype)
+
+
+def _piece_units(ctx: TypeContext, attrs: DensePackAttrs) -> int:
+    if attrs.piece is None or attrs.units is None:
+        raise ctx.fail("a piece needs units")
+    number, pieces, block = attrs.piece
+    if attrs.weight_layout != NARROW or not 0 <= number < pieces or block < 1:
+        raise ctx.fail(f"{attrs.piece} is no piece of a weight of layout {attrs.weight_layout}")
+    if attrs.units % block:
+        raise ctx.fail(f"blocks of {block} columns do not divide {attrs.units} units")
+    ctx.require_dim(1, 0, attrs.units // block * block_panels(pieces, block))
+    return attrs.units
+
+
+def _column_numbers(attrs: DensePackAttrs, columns: int) -> Array:
+    """Which columns of the panels a product has."""
+    units = np.arange(columns if attrs.units is None else attrs.units)
+    if attrs.piece is None:
+        return units
+    number, pieces, block = attrs.piece
+    found: Array = (
+        units // block * block_panels(pieces, block) * LANES + number * block + units % block
+    )
+    return found
 
 
 def _reference(inputs: tuple[Array, ...], attrs: DensePackAttrs, result: Type) -> Array:
@@ -121,9 +170,9 @@ def _reference(inputs: tuple[Array, ...], attrs: DensePackAttrs, result: Type) -
     weight = widened(weight)
     panels, depth, width = weight.shape
     columns = weight.transpose(0, 2, 1).reshape(panels * width, depth)
-    units = columns.shape[0] if attrs.units is None else attrs.units
+    numbers = _column_numbers(attrs, len(columns))
     with np.errstate(all="ignore"):
-        return rounded(np.matmul(data, columns[:units].T), dtype)
+        return rounded(np.matmul(data, columns[numbers].T), dtype)
 
 
 register(

@@ -113,6 +113,14 @@ def _dense_pack(source: Source, dtype: str) -> Case:
         weight = weight if half is None else half(weight)
     outer = pick(source, ((rows,), (), (2, rows)))
     attrs = dense_pack.DensePackAttrs(layout, units)
+    if flag(source):
+        block = pick(source, [n for n in range(1, units + 1) if units % n == 0])
+        pieces = pick(source, (1, 2, 5))
+        attrs = dense_pack.DensePackAttrs(
+            dense_pack.NARROW, units, "", (source.integer(0, pieces - 1), pieces, block)
+        )
+        columns = [array(source, (units, depth), dtype, special=False) for _ in range(pieces)]
+        weight = dense_pack.shared_panels(columns, block)
     return Case((array(source, (*outer, depth), dtype, special=False), weight), attrs)
 
 
