@@ -62,6 +62,11 @@ _MOST = 1 << 32
 _MAX_NESTING = 100  # of a type in text; deeper ones are built from table entries
 
 
+def _is_number(text: str) -> bool:
+    """Whether a text is digits, not so many that int() refuses them."""
+    return text.isascii() and text.isdigit() and len(text) <= 640
+
+
 class _Line:
     """The tokens of one line, read from left to right."""
 
@@ -140,7 +145,7 @@ class _Line:
         """r12 -> 12."""
         token = self.next(what)
         digits = token.removeprefix(prefix)
-        if digits == token or not digits.isascii() or not digits.isdigit():
+        if digits == token or not _is_number(digits):
             self.fail(f"expected {what} ({prefix}0 ...), got {token!r}")
         if int(digits) >= count:
             self.fail(f"{what} {token}: there are {count}")
@@ -318,7 +323,7 @@ class _Assembler:
         b = self.builder
         if token in dtypes.BY_NAME:
             return b.tensor_type(token)
-        if token[0] == "t" and token[1:].isdigit() and int(token[1:]) < len(self.types):
+        if token[0] == "t" and _is_number(token[1:]) and int(token[1:]) < len(self.types):
             return self.types[int(token[1:])]
         match token:
             case "Tensor":
@@ -375,7 +380,7 @@ class _Assembler:
 
     def _constructor(self, line: _Line) -> int:
         name = line.name("#", "a constructor")
-        if name.isascii() and name.isdigit():
+        if _is_number(name):
             return int(name)
         if name not in self.constructors:
             line.fail(f"there is no constructor {name}")

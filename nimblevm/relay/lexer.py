@@ -12,6 +12,8 @@ from typing import NamedTuple
 from nimblevm.relay.source import SourceText
 
 NESTING_LIMIT = 1_000_000
+LONGEST_NUMBER = 640
+"""Characters of a number; Python's int() may be set to take no more."""
 VERSION = "0.0.5"
 
 KEYWORDS = frozenset(
@@ -143,6 +145,11 @@ def tokenize(source: SourceText) -> list[Token]:
                 break
             elif kind == "bad":
                 raise _bad_character(source, at - 1)
+            elif len(word) > LONGEST_NUMBER and kind in ("number", "graph", "projection"):
+                start = at - len(word)
+                raise source.error(
+                    f"a number of {len(word):,} characters; the longest have {LONGEST_NUMBER}", start, start + 20
+                )  # fmt: skip
             append(make(Token, (kind, word, at - len(word))))
             if kind == "end":
                 break

@@ -114,6 +114,9 @@ def test_every_row_has_a_text() -> None:
         (".type " + "Ref[" * 101, "line 1: a type nests too deep"),
         (".type Fn[]", "line 1: a function type needs a result"),
         (".source “x”", "line 1: can't read"),
+        (".func @f [] -> int8\nRet r" + "9" * 5_000, "line 2: expected an object register"),
+        (".func @f [] -> t" + "9" * 5_000, "line 1: expected a type"),
+        (".func @f [] -> int8\nGetTag i0, r0, #" + "9" * 5_000, "line 2: "),
     ],
 )  # fmt: skip
 def test_errors_name_the_line(text: str, message: str) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nimblevm import relay
 from nimblevm.errors import RelaySyntaxError
 from nimblevm.relay import dims
-from nimblevm.relay.lexer import NESTING_LIMIT
+from nimblevm.relay.lexer import LONGEST_NUMBER, NESTING_LIMIT
 
 HEADER = '#[version = "0.0.5"]\n'
 LIST = "type List[A] { Cons(A, List[A]), Nil }\n"
@@ -542,3 +542,18 @@ def test_damaged_text_is_a_syntax_error_or_still_a_program(data: st.DataObject) 
 def test_undamaged_text_is_a_program() -> None:
     mod = relay.parse_module(WHOLE)
     relay.assert_structural_equal(relay.parse_module(mod.astext()), mod)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DIGITS", "DIGITSf", "-DIGITSi64", "1.DIGITSf", "1eDIGITSf", "%DIGITS", "%0.DIGITS", "meta[relay.Constant][DIGITS]",
+        "sum(1f, axis=[DIGITS])", "let %x: Tensor[(DIGITS), float32] = 1f; %x", "let %x: Tensor[(2), floatDIGITS] = 1f; %x",
+    ],
+)  # fmt: skip
+def test_numbers_that_are_too_long(text: str) -> None:
+    """int() refuses thousands of digits by a ValueError of its own."""
+    with pytest.raises(RelaySyntaxError) as caught:
+        module("def @main(%a: float32) { " + text.replace("DIGITS", "9" * 5_000) + " }")
+    if "float" not in text:
+        assert f"the longest have {LONGEST_NUMBER}" in str(caught.value)
