@@ -18,7 +18,6 @@ from nimblevm.errors import InvalidInputType, NimbleError, ShapeMismatch
 from nimblevm.relay.dim_scope import DimScope
 from nimblevm.relay.dims import DimExpr, DimVar
 from nimblevm.relay.ir import Call, Function
-from nimblevm.relay.op.common import dtype_name
 from nimblevm.relay.types import HAS_DIM, TensorType, TupleType, Type, value_tensors
 from nimblevm.relay.values import Value, describe, fits_kind
 
@@ -86,11 +85,10 @@ def has_claims(type_: Type | None) -> bool:
 def agrees(value: Value, type_: Type) -> bool:
     """Whether an operator's result is what its relation says; nested tuples are as deep as the operator's result."""
     match type_:
-        case TensorType(shape=shape, dtype=dtype):
+        case TensorType(shape=shape):
             return (
                 isinstance(value, np.ndarray)
-                and dtype_name(value) == dtype
-                and value.ndim == len(shape)
+                and fits_kind(value, type_)
                 and all(
                     isinstance(d, DimExpr) or d == n
                     for d, n in zip(shape, value.shape, strict=True)

@@ -30,6 +30,7 @@ from nimblevm.relay.op.common import (
     require_same,
     rounded,
     tensor_of,
+    unless_one,
 )
 from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, register
 from nimblevm.relay.types import TensorType, Type
@@ -52,12 +53,10 @@ def _batch(ctx: TypeContext, first: Dim, second: Dim) -> Dim:
         return second
     if isinstance(first, int) and isinstance(second, int):
         raise ctx.fail(f"batch sizes {first} and {second} are neither equal nor 1", 1)
-    # "one is 1 or they are equal" as one equation, since demands are equations between dims.
-    excess = dims.mul(dims.sub(first, second), dims.mul(dims.sub(first, 1), dims.sub(second, 1)))
     if isinstance(second, int):
-        ctx.require_dim(0, 0, dims.add(first, excess))
+        ctx.require_dim(0, 0, dims.add(first, unless_one(first, second)))
         return second
-    ctx.require_dim(1, 0, dims.add(second, excess))
+    ctx.require_dim(1, 0, dims.add(second, unless_one(first, second)))
     return first if isinstance(first, int) else dims.bcast(first, second)
 
 

@@ -206,6 +206,11 @@ def require_same(
     return ctx.require_dim(first[0], first[1], second[2])
 
 
+def unless_one(first: Dim, second: Dim) -> Dim:
+    """0 if two dims are equal or one of them is 1: that as one expression, since demands are equations between dims."""
+    return dims.mul(dims.sub(first, second), dims.mul(dims.sub(first, 1), dims.sub(second, 1)))
+
+
 def is_empty(shape: Sequence[Dim]) -> bool:
     """Whether a dim is statically 0."""
     return any(isinstance(size, int) and size == 0 for size in shape)
@@ -304,4 +309,5 @@ __all__ = [
     "axis_index", "axis_list", "check_broadcastable", "check_dtype", "divides_integers", "dtype_name",
     "group_name", "is_empty", "product", "product_dtype", "require_multiple", "require_nonempty", "require_same",
     "rounded", "same_dtype", "set_axes", "shape_attr", "tensor_fields", "tensor_of",
+    "unless_one",
 ]  # fmt: skip

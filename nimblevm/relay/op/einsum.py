@@ -29,6 +29,7 @@ from nimblevm.relay.op.common import (
     require_same,
     rounded,
     tensor_fields,
+    unless_one,
 )
 from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, register
 from nimblevm.relay.types import TensorType, Type
@@ -179,9 +180,7 @@ def _joined(ctx: TypeContext, first: Dim, here: tuple[tuple[int, int], int, Dim]
         return second
     if isinstance(first, int) and isinstance(second, int):
         raise ctx.fail(f"field {arg[1]}: sizes {first} and {second} under '...'", 0)
-    # "one is 1 or they are equal" as one equation, since demands are equations between dims.
-    excess = dims.mul(dims.sub(first, second), dims.mul(dims.sub(first, 1), dims.sub(second, 1)))
-    ctx.require_dim(arg, axis, dims.add(second, excess))
+    ctx.require_dim(arg, axis, dims.add(second, unless_one(first, second)))
     return first if isinstance(first, int) else dims.bcast(first, second)
 
 
