@@ -95,6 +95,10 @@ class Inputs:
             return self._json(param, text)  # a constructor without fields
         if text in ("true", "false"):
             return text == "true"
+        if (
+            len(text) > 640 and text.lstrip("+-").isdecimal()
+        ):  # int() may refuse it, float() gives infinity
+            raise Mistake(f"%{param.name}: the number is too large")
         for number in (int, float):
             try:
                 return number(text)
@@ -112,6 +116,8 @@ class Inputs:
         if not isinstance(type_, TensorType):
             raise Mistake(f"%{param.name}=random: only tensors can be random, not {param.text}")
         if sizes is not None:
+            if len(sizes) > 640:
+                raise Mistake(f"%{param.name}=random: the shape is too long")
             shape = tuple(map(int, sizes.split("x")))
         elif all(isinstance(d, int) for d in type_.dims):
             shape = tuple(d for d in type_.dims if isinstance(d, int))

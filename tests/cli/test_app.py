@@ -70,6 +70,8 @@ MISTAKES = {
     "run: no folder": (("run", "model.nvm", "xy.npz", "k=1", "-o", "no/out.json"), "no/out.json: No such file"),
     "run: random of unknown size": (("run", "model.nvm", "x=random"), "needs a shape: random:2x3"),
     "run: random beyond memory": (("run", "model.nvm", "x=random:9999999999999x4"), "%x=random:9999999999999x4: "),
+    "run: random of a long size": (("run", "model.nvm", "x=random:" + "9" * 5000), "%x=random: the shape is too long"),
+    "run: a long number": (("run", "model.nvm", "x=" + "9" * 5000), "%x: the number is too large"),
     "run: random beyond ranks": (("run", "model.nvm", "x=random:99999999999999999999x4"), "%x=random:99999999999999999999x4: "),
     "run: damaged input": (("run", "model.nvm", "x=damaged.npz:a"), "damaged.npz:a: not readable"),
     "run: no .npy": (("run", "model.nvm", "x=text.npy"), "text.npy: expected a .npy file, which numpy.save"),
