@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nimblevm.kernels.compute.common import tensor_type, wide
-from nimblevm.kernels.compute.resize import Axis, Number, weighted
+from nimblevm.kernels.compute.resize import Axis, Number, weighted_inside
 from nimblevm.kernels.tensor_expr import (
     Emitter,
     Index,
@@ -52,7 +52,7 @@ def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tens
         position = b.binary("floordiv", channel, shared)
         for part, size in zip(inner, kernel, strict=True):
             position = b.add(b.mul(position, em.dim(size)), part)
-        taps, inside = [], b.const(True, "bool")
+        points, inside = [], b.const(True, "bool")
         for k, (axis, letter, w) in enumerate(zip(axes, "HW", found, strict=True)):
             field = b.add(b.mul(position, b.i64(2)), b.i64(k))
             where = {"N": n, "C": field, "H": places[0], "W": places[1]}
@@ -63,8 +63,9 @@ def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tens
             low = b.compare("lt", x.value, axis.const(0).value)
             high = b.compare("ge", x.value, axis.float_of(axis.size).value)
             inside = b.binary("and", inside, b.unary("not", b.binary("or", low, high)))
-            taps.append((letter, axis.taps(x)))
-        value = yield from weighted(em, data, layout, dtype, {"N": n, "C": channel}, taps)
+            points.append((letter, axis, axis.points(x)))
+        lead = {"N": n, "C": channel}
+        value = yield from weighted_inside(em, data, layout, dtype, lead, points)
         return b.cast(b.select(inside, value, b.const(0, dtype)), data.dtype)
 
     sampled = TensorExpr(image, data.dtype, at, 64)

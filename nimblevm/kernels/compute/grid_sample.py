@@ -7,7 +7,7 @@ from typing import Any
 
 from nimblevm.kernels.compute.common import named, tensor_type, wide
 from nimblevm.kernels.compute.gather import operand_of
-from nimblevm.kernels.compute.resize import Axis, Number, weighted
+from nimblevm.kernels.compute.resize import Axis, Number, weighted, weighted_inside
 from nimblevm.kernels.expr import INDEX
 from nimblevm.kernels.loop_ir import Value
 from nimblevm.kernels.tensor_expr import (
@@ -158,33 +158,16 @@ def _sample(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tenso
     spec = Sampling(attrs.layout[2:], attrs.layout, method, "align_corners", alpha=ALPHA)
     axes = [_GridAxis(em, spec, n, size, dtype, attrs) for n, size in enumerate(space)]
 
-    def total(index: Index, here: list[tuple[Value, Value]], rest: list[Any]) -> Any:
-        """The weighted sum over the elements around a place; axes are three at most."""
-        if not rest:
-            value = yield data, (*index[:2], *(position for position, _ in here))
-            inside = here[0][1]
-            for _, hit in here[1:]:
-                inside = b.binary("and", inside, hit)
-            return b.select(inside, b.cast(value, dtype), b.const(0, dtype))
-        found: Value | None = None
-        axis, points = rest[0]
-        for place, weight in points:
-            entry = (axis.inside(place.value), axis.within(place))
-            part = yield from total(index, [*here, entry], rest[1:])
-            part = part if weight is None else b.mul(part, weight.value)
-            found = part if found is None else b.add(found, part)
-        assert found is not None
-        return found
-
     def at(index: Index) -> Steps:
         yield from em.cheap(data)
         yield from em.cheap(grid)
+        where = dict(zip(attrs.layout[:2], index, strict=False))
         around = []
-        for n, axis in enumerate(axes):
+        for n, (letter, axis) in enumerate(zip(attrs.layout[2:], axes, strict=True)):
             # x is first in the grid and last in data.
             coordinate = yield grid, (index[0], b.i64(len(axes) - 1 - n), *index[2:])
-            around.append((axis, axis.found(Number(b, b.cast(coordinate, dtype)))))
-        value = yield from total(index, [], around)
+            around.append((letter, axis, axis.found(Number(b, b.cast(coordinate, dtype)))))
+        value = yield from weighted_inside(em, data, attrs.layout, dtype, where, around)
         return b.cast(value, data.dtype)
 
     return TensorExpr(tensor_type(out).shape, data.dtype, at, data.cost + 64)

@@ -206,4 +206,33 @@ def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tens
 for _name in OPERATORS:
     register_compute(_name, _compute)
 
-__all__ = ["Axis", "Number", "Tap", "weighted"]
+
+def weighted_inside(
+    em: Emitter,
+    data: TensorExpr,
+    layout: str,
+    calc: str,
+    where: dict[str, Value],
+    points: Sequence[tuple[str, Axis, list[tuple[Number, Number | None]]]],
+    inside: Value | None = None,
+) -> Generator[Any, Value, Value]:
+    """As `weighted`, of places (letter, axis, what `Axis.points` gives) that may lie outside of data, where it is 0."""
+    b = em.b
+    if not points:
+        value = yield data, arranged(layout, where)
+        value = b.cast(value, calc)
+        return value if inside is None else b.select(inside, value, b.const(0, calc))
+    (letter, axis, here), *others = points
+    found: Value | None = None
+    for place, weight in here:
+        hit = axis.within(place)
+        both = hit if inside is None else b.binary("and", inside, hit)
+        there = {**where, letter: axis.inside(place.value)}
+        part = yield from weighted_inside(em, data, layout, calc, there, others, both)
+        part = part if weight is None else b.mul(part, weight.value)
+        found = part if found is None else b.add(found, part)
+    assert found is not None
+    return found
+
+
+__all__ = ["Axis", "Number", "Tap", "weighted", "weighted_inside"]

@@ -3,7 +3,7 @@
     out[n, o, y, x] = sum over i, r, s of
         weight[o, i, r, s] * v(n, g * I + i, y * stride - before + r * dilation + dy, x likewise)
     (dy, dx) = offset[n, ((d * R + r) * S + s) * 2 + (0, 1), y, x]        d: the deformable group of the channel
-    v: data's linear value at a place, 0 where that is outside of data's rows or columns
+    v: linear between the elements around a place, those outside of data being 0; 0 where the place is < 0
 
 data, offset, weight: float, of one dtype, with the rank and axes of nn.conv2d; offset in data's layout, with the
 result's height and width and 2 * R * S * deformable_groups channels, R and S being the kernel's sizes, which must be
@@ -140,14 +140,19 @@ def _sampled(data: Array, offset: Array, found: list[Window], groups: int) -> Ar
             t = x - low
             taps.append(
                 [
-                    (np.clip(convert(low + kind(m), "int64"), 0, size - 1), weight)
+                    (
+                        np.clip(convert(low + kind(m), "int64"), 0, size - 1),
+                        weight,
+                        low + kind(m) < size,
+                    )
                     for m, weight in ((0, kind(1) - t), (1, t))
                 ]
             )
         for n in range(len(data)):
             image = data[n, d * each : (d + 1) * each]
             value = sum(
-                image[:, y[n], x[n]] * (u[n] * v[n]) for (y, u), (x, v) in itertools.product(*taps)
+                np.where(above[n] & left[n], image[:, y[n], x[n]], kind(0)) * (u[n] * v[n])
+                for (y, u, above), (x, v, left) in itertools.product(*taps)
             )
             out[n, d * each : (d + 1) * each, i, j] = np.where(inside[n], value, kind(0))
     return out
