@@ -9,6 +9,7 @@
 #include "arguments.h"
 #include "call.h"
 #include "device_code.h"
+#include "dim_program.h"
 #include "generated/nvm_dtype.h"
 #include "nvm_api.h"
 #include "program.h"
