@@ -129,6 +129,43 @@ SAID: list[tuple[Callable[[], Any], str]] = [
 ]  # fmt: skip
 
 
+FIVE: Any = 5
+Y = relay.var("y")
+WRONG_PARTS: list[tuple[Callable[[], relay.Expr], str]] = [
+    (lambda: FIVE, "expected an expression, not the int 5; relay.const\\(5\\) makes an expression of it"),
+    (lambda: relay.Tuple([1, X]), "fields of a Tuple must be expressions.*not the int 1; relay.const\\(1\\)"),
+    (lambda: relay.Tuple((FIVE, X)), "expected an expression, not the int 5"),
+    (lambda: relay.Tuple([relay.split(X, 3, 1)]), "not a TupleWrapper; its astuple\\(\\) and its fields"),
+    (lambda: relay.If(FIVE, X, X), "expected an expression, not the int 5"),
+    (lambda: relay.Call(FIVE, [X]), "expected an expression, not the int 5"),
+    (lambda: relay.Call(relay.op.get("exp"), ["a"]), "args of a Call must be expressions.*not the str 'a'"),
+    (lambda: relay.Let(FIVE, X, X), "variables of a Let must be relay.Vars, not the int 5"),
+    (lambda: relay.Let(Y, FIVE, X), "expected an expression, not the int 5"),
+    (lambda: relay.Function([relay.exp(X)], X), "params of a Function must be Vars, not a Call"),
+    (lambda: relay.Function((FIVE,), X), "variables of a Function must be relay.Vars, not the int 5"),
+    (lambda: relay.Function([Y], Y, FIVE), "expected a type, such as relay.TensorType.*not the int 5"),
+    (lambda: relay.Function([Y], Y, None, None, FIVE), "attributes of a Function must be a mapping, not the int 5"),
+    (lambda: relay.Match(X, [FIVE]), "clauses of a Match must be Clauses, not the int 5"),
+    (lambda: relay.Match(X, (FIVE,)), "clauses of a Match must be relay.Clauses, not the int 5"),
+    (lambda: relay.RefCreate(FIVE), "expected an expression, not the int 5"),
+    (lambda: relay.Var("z", FIVE), "expected a type, such as relay.TensorType"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(WRONG_PARTS)))
+def test_wrong_parts_of_nodes(number: int) -> None:
+    """Where a list is given at once, else when the program is compiled."""
+    make, text = WRONG_PARTS[number]
+
+    def build() -> None:
+        body = make()
+        free = [body] if isinstance(body, relay.Var) else []
+        nvm.compile(relay.Function([X, *free], body), native=False)
+
+    with pytest.raises(InvalidInputType, match=text):
+        build()
+
+
 @pytest.mark.parametrize("number", range(len(SAID)))
 def test_what_is_said(number: int) -> None:
     use, text = SAID[number]

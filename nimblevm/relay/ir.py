@@ -18,7 +18,7 @@ from nimblevm.arguments import explained, shown
 from nimblevm.errors import FunctionNotFound, InvalidInputType, TypeNotFound
 from nimblevm.relay.late import LateArray
 from nimblevm.relay.libraries import add_library
-from nimblevm.relay.node import HasText, Many, Node, SourceName, Span, as_tuples
+from nimblevm.relay.node import HasText, Many, Node, SourceName, Span, as_tuples, no_expression
 from nimblevm.relay.types import (
     FuncType,
     GlobalTypeVar,
@@ -546,7 +546,7 @@ def children(node: Expr) -> tuple[Expr, ...]:
             return (ref,)
         case RefWrite(ref=ref, value=value):
             return (ref, value)
-    raise TypeError(f"unknown expression {type(node).__name__}")
+    raise InvalidInputType(f"expected an expression, not {no_expression(node)}")
 
 
 def pattern_vars(pattern: Pattern) -> tuple[Var, ...]:

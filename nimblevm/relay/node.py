@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from typing import TypeVar as PyTypeVar
 
+from nimblevm.arguments import shown
+from nimblevm.errors import InvalidInputType
 from nimblevm.relay.immutable import Immutable
 
 
@@ -80,15 +82,53 @@ Many: TypeAlias = Iterable[E] | None
 """What TVM's constructors take where a node holds a tuple."""
 
 
+# What fields hold that can be told apart from other nodes; the others hold expressions, patterns or types.
+_HELD = {"params": "Var", "clauses": "Clause"}
+
+
 def as_tuples(node: Node, *names: str) -> None:
-    """Let lists stand where tuples are meant, and None for no elements, as TVM's constructors allow."""
+    """Let lists stand where tuples are meant, and None for no elements, as TVM's constructors allow.
+
+    What stands in a list is a user's and looked at; passes give tuples, which are taken as they are.
+    """
     for name in names:
         value = getattr(node, name)
         if type(value) is not tuple:
             if not isinstance(value, Iterable | None) or isinstance(value, str):
                 kinds = type(node).__name__, type(value).__name__
                 raise TypeError(f"{name} of a {kinds[0]} must be a list or tuple, not {kinds[1]}")
-            object.__setattr__(node, name, () if value is None else tuple(value))
+            parts = () if value is None else tuple(value)
+            for part in parts:
+                _check_part(node, name, part)
+            object.__setattr__(node, name, parts)
 
 
-__all__ = ["HasText", "Many", "Node", "SourceName", "Span", "as_tuples", "register_text_writer"]
+def _check_part(node: Node, name: str, part: object) -> None:
+    held = _HELD.get(name)
+    known = (
+        any(kind.__name__ == held for kind in type(part).__mro__)
+        if held
+        else isinstance(part, Immutable)
+    )
+    if not known:
+        wanted = f"{held}s" if held else "expressions, patterns or types"
+        raise InvalidInputType(
+            f"{name} of a {type(node).__name__} must be {wanted}, not {no_expression(part)}"
+        )
+
+
+def no_expression(value: object) -> str:
+    """What stands where a node was expected, and what makes one of it."""
+    advice = ""
+    if isinstance(value, int | float):
+        advice = f"; relay.const({value!r}) makes an expression of it"
+    elif type(value).__name__ == "TupleWrapper":
+        advice = "; its astuple() and its fields, x[0], are expressions"
+    elif type(value).__name__ == "IRModule":
+        advice = '; mod["main"] is a module\'s function'
+    return f"{shown(value)}{advice}"
+
+
+__all__ = [
+    "HasText", "Many", "Node", "SourceName", "Span", "as_tuples", "no_expression", "register_text_writer",
+]  # fmt: skip

@@ -11,9 +11,11 @@ its first visit is not around it; then its variables must be bound in the other 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from nimblevm.errors import WellFormedError
+from nimblevm.arguments import shown
+from nimblevm.errors import InvalidInputType, WellFormedError
 from nimblevm.relay.ir import (
     Call,
     Clause,
@@ -35,6 +37,7 @@ from nimblevm.relay.ir import (
     Var,
     children,
 )
+from nimblevm.relay.node import no_expression
 from nimblevm.relay.types import (
     HAS_TYPE_VAR,
     GlobalTypeVar,
@@ -72,6 +75,15 @@ def well_formed(node: IRModule | Expr, mod: IRModule | None = None) -> bool:
     return True
 
 
+def _kind_fault(node: Node, part: str, wanted: str, got: object) -> InvalidInputType:
+    """What is wrong where a part of a node is of another kind, which Python lets pass until somebody reads it."""
+    place = f"{node.span}: " if node.span is not None else ""
+    kind = type(node).__name__
+    return InvalidInputType(
+        f"{place}the {part} of a {kind} must be {wanted}, not {no_expression(got)}"
+    )
+
+
 def _fault(message: str, span: Span | None, other: Span | None = None) -> WellFormedError:
     text = f"{span}: {message}" if span is not None else message
     return WellFormedError(text + (f"\n  {other}: the other place" if other is not None else ""))
@@ -104,6 +116,8 @@ class _Checker:
                 item[0](item[1])
             elif isinstance(item, Leaf):
                 self._leaf(item)
+            elif not isinstance(item, Expr):
+                raise InvalidInputType(f"expected an expression, not {no_expression(item)}")
             elif self._scope_of.get(item) not in self._active:
                 self._scope_of[item] = self._scopes[-1]
                 self._visit(item)
@@ -137,6 +151,8 @@ class _Checker:
                 self._stack.append(body)
             case Match(data=data, clauses=clauses):
                 for clause in reversed(clauses):
+                    if not isinstance(clause, Clause):
+                        raise _kind_fault(node, "clauses", "relay.Clauses", clause)
                     self._stack.append((self._clause, clause))
                 self._stack.append(data)
             case _:
@@ -161,6 +177,8 @@ class _Checker:
     def _enter(self, variables: tuple[Var, ...], binder: Node) -> None:
         """Open a scope that binds variables; each may have one binder in the module."""
         for var in variables:
+            if not isinstance(var, Var):
+                raise _kind_fault(binder, "variables", "relay.Vars", var)
             earlier = self._binder.setdefault(var, binder)
             if earlier is not binder or var in self._bound:
                 raise _fault(
@@ -179,6 +197,8 @@ class _Checker:
         self._active.discard(self._scopes.pop())
 
     def _open_function(self, node: Function) -> None:
+        if not isinstance(node.attrs, Mapping):
+            raise _kind_fault(node, "attributes", "a mapping", node.attrs)
         for type_var in node.type_params:
             self._type_vars[type_var] = self._type_vars.get(type_var, 0) + 1
         self._enter(node.params, node)
@@ -237,6 +257,10 @@ class _Checker:
 
     def _annotation(self, type_: Type | None, span: Span | None) -> None:
         """Names of types and type variables must be known."""
+        if not isinstance(type_, Type | None):
+            raise InvalidInputType(
+                f"expected a type, such as relay.TensorType((2,)), not {shown(type_)}"
+            )
         if type_ is None:
             return
         if type_.flags & HAS_TYPE_VAR:
