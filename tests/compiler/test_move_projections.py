@@ -13,7 +13,7 @@ import nimblevm as nvm
 from nimblevm.bench.workloads import gru, lstm
 from nimblevm.compiler.passes.fuse_loops import MAX_STEPS
 from nimblevm.kernels import lower_loops
-from nimblevm.kernels.loop_ir import For, Kernel, PanelProduct
+from nimblevm.kernels.loop_ir import For, Kernel, PanelProduct, Store
 from nimblevm.kernels.repeat import repeat
 from nimblevm.kernels.rewrite import all_statements
 from nimblevm.kernels.schedule import regions, schedule
@@ -136,8 +136,12 @@ def test_rows_are_computed_beside_the_steps(monkeypatch: pytest.MonkeyPatch) -> 
     assert [type(a.size).__name__ for a in rows.axes] == ["DimRef", "Const", "Const"]
     made = schedule(kernel, ("avx512f", "avx512vl"))
     products = _products(made.body)
-    assert sum(p.beside is not None for p in products) == 4
-    assert sum(p.beside is None for p in products) == 1  # the first rows
+    beside = [p.beside for p in products if p.beside is not None]
+    assert len(products) - len(beside) == 1  # the first rows
+    # A piece's sums begin in the first product of each half, without a loop that clears the tile.
+    assert [b.begins for b in beside] == [True, False, True, False]
+    stored = [s.buffer for s in all_statements(made.body) if isinstance(s, Store)]
+    assert beside[0].tile not in stored
     # The steps run on threads all the same, though a group writes rows of which others read earlier ones.
     steps = next(s for s in made.body if isinstance(s, For) and not s.parallel)
     assert steps.body[0] in regions.regions_of(made)
