@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from nimblevm.compiler.block_dag import Items, Units
 from nimblevm.compiler.dataflow import keeps_order
-from nimblevm.compiler.placement import Placement
+from nimblevm.compiler.home_blocks import HomeBlocks
 from nimblevm.compiler.rewrite import is_primitive, postorder
 from nimblevm.errors import CompileError
 from nimblevm.relay.ir import (
@@ -104,7 +104,7 @@ class AnnotatedFunction(Items):
                 for child in children(node):
                     self.readers.setdefault(child, []).append(node)
         super().__init__(before, [i for i, n in enumerate(self.nodes) if _keeps_order(n)])
-        self.regions = _regions(self.nodes, Placement(function.body).home)
+        self.regions = _regions(self.nodes, HomeBlocks(function.body).home)
 
     def units(self) -> Units:
         """The regions as units. CompileError for a region that waits for what waits for it."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nimblevm.compiler.dataflow import Dataflow, is_op
-from nimblevm.compiler.placement import Placement
+from nimblevm.compiler.home_blocks import HomeBlocks
 from nimblevm.compiler.rewrite import is_primitive, type_of
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim
@@ -61,7 +61,7 @@ class LoopFinder:
 
     def __init__(self, flow: Dataflow) -> None:
         self.flow = flow
-        self.place = Placement(flow.root)
+        self.place = HomeBlocks(flow.root)
         self.owner: dict[int, Expr] = {b: n for n, blocks in self.place.sub.items() for b in blocks}
         self.bound_in: dict[Var, int] = {}
         self._find_binders()

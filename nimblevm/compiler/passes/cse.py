@@ -12,8 +12,8 @@ Needs: inferred types. Keeps: them. Cost: O(n log n).
 
 from __future__ import annotations
 
+from nimblevm.compiler.home_blocks import HomeBlocks
 from nimblevm.compiler.pass_base import Pass, PassContext
-from nimblevm.compiler.placement import Placement
 from nimblevm.compiler.rewrite import Rewriter, map_functions, with_body
 from nimblevm.relay.ir import (
     Call,
@@ -31,7 +31,7 @@ from nimblevm.relay.op.registry import Op
 class _Merger(Rewriter):
     def __init__(self, root: Expr) -> None:
         super().__init__()
-        self.place = Placement(root)
+        self.place = HomeBlocks(root)
         self.found: dict[object, tuple[int, Expr]] = {}
 
     def visit(self, node: Expr, new: Expr) -> Expr:

@@ -17,9 +17,9 @@ Needs: inferred types. Keeps: them, and tail calls. Cost: as to_anf.
 
 from __future__ import annotations
 
+from nimblevm.compiler.home_blocks import sub_roots
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.passes.to_anf import Normalizer
-from nimblevm.compiler.placement import sub_roots
 from nimblevm.compiler.rewrite import is_primitive, map_functions, postorder, with_body
 from nimblevm.relay.ir import (
     Call,

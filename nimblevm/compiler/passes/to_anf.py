@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from nimblevm.compiler.home_blocks import HomeBlocks, is_leaf, sub_root, sub_roots
 from nimblevm.compiler.pass_base import Pass, PassContext
-from nimblevm.compiler.placement import Placement, is_leaf, sub_root, sub_roots
 from nimblevm.compiler.rewrite import (
     fresh_var,
     is_primitive,
@@ -66,7 +66,7 @@ class Normalizer:
     def __init__(self, root: Expr, mod: IRModule) -> None:
         self.root = root
         self.mod = mod
-        place = Placement(root)
+        place = HomeBlocks(root)
         self.home, self.sub = place.home, place.sub
         self.bindings: dict[int, list[tuple[Var, Expr]]] = {0: []}
         self.atom: dict[Expr, Expr] = {}

@@ -28,7 +28,7 @@ def is_leaf(node: Expr) -> bool:
     return isinstance(node, Leaf) or is_primitive(node)
 
 
-class Placement:
+class HomeBlocks:
     """home[node]: the block in which a node is evaluated; sub[node]: the blocks that hang on it."""
 
     def __init__(self, root: Expr) -> None:
