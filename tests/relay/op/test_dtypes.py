@@ -98,7 +98,7 @@ def test_every_dtype_of_a_record_has_a_kernel_and_a_case(name: str) -> None:
         types = tuple(concrete_type(value) for value in case.inputs)
         if types and isinstance(types[0], TensorType):
             assert op.args[0] in ("condition",) or types[0].dtype == dtype, (types, dtype)
-        op.relation(ConcreteContext(op, types), types, case.attrs)  # type: ignore[arg-type]
+        op.relation(ConcreteContext(op, types), types, case.attrs)
     assert op.grad == NOT_YET
 
 
@@ -123,7 +123,7 @@ def test_other_dtypes_are_refused(name: str) -> None:
             for t in types[1:]
         )
         with pytest.raises(Exception, match=r"must be|dtype"):
-            op.relation(ConcreteContext(op, (changed, *same)), (changed, *same), case.attrs)  # type: ignore[arg-type]
+            op.relation(ConcreteContext(op, (changed, *same)), (changed, *same), case.attrs)
 
 
 def test_indices_are_int32_or_int64() -> None:

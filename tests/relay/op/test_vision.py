@@ -1,8 +1,5 @@
 """Detectors and sampled images, element by element as their definitions say; regions and indices that are out of range."""
 
-# mypy: disable-error-code="arg-type,index,var-annotated,misc,has-type"
-# numpy's types say that np.float32([...]) is a number.
-
 from __future__ import annotations
 
 from typing import Any

@@ -31,7 +31,7 @@ def compute(name: str, *inputs: Any, **attrs: Any) -> np.ndarray[Any, Any]:
     assert op.attrs is not None
     made = op.attrs(**attrs)
     types = tuple(concrete_type(v) for v in inputs)
-    result = op.relation(ConcreteContext(op, types), types, made)  # type: ignore[arg-type]
+    result = op.relation(ConcreteContext(op, types), types, made)
     return np.asarray(op.reference(inputs, made, result))
 
 
