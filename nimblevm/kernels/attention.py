@@ -7,12 +7,13 @@ becomes, for each element of the batch,
     packed[j/16, d, j%16] = k[j, d]                                     once, if there are several rows
     for each block of ROWS rows:
         scores[r, j] = f(sum over d of q[i, d] * packed[j/16, d, j%16])
-        scores[r, j] = exp(scores[r, j] - max over j);  factors[r] = 1 / sum over j of scores[r, j]
-        out[i, d] = (sum over j of scores[r, j] * v[j, d]) * factors[r]
+        scores[r, j] = -inf for j from the number of keys up to a multiple of LANES
+        weights[r, j] = exp(scores[r, j] - max over j);  factors[r] = 1 / sum over j of weights[r, j]
+        out[i, d] = (sum over j of weights[r, j] * v[j, d]) * factors[r]
 
 where f is elementwise (a scale, a mask). Reshapes and transposes of q, k, v and of the result become index arithmetic.
 The division by the sum comes after the second product, so results differ from the operators' one by one in rounding.
-scores and factors are scratch buffers with a part for each element of the batch, which may run side by side.
+scores, weights and factors are scratch buffers with a part for each element of the batch, which may run side by side.
 
 The scheme is that of Rabe and Staats, "Self-attention does not need O(n^2) memory" (arXiv 2112.05682), with whole rows:
 they fit a core's cache for the lengths that models take.
@@ -41,6 +42,8 @@ from nimblevm.relay.dims import Dim
 
 ROWS = 12
 """Rows of a block: two register tiles of six; the scores of 12 rows and 500 keys fit L1 beside a panel of keys."""
+TOGETHER = 4
+"""Rows whose exponentials are computed side by side, as one waits for 30 operations in a row. A divisor of ROWS."""
 FEW = 4
 """With fewer rows packing the keys costs more than it saves."""
 MAX_RANK = 7
@@ -186,7 +189,10 @@ class _Writer:
         self.length: Dim = found.row.shape[-1]
         self.dtype = found.product.dtype
         self.integer = _INTEGER[self.dtype]
-        self.scores = em.new_scratch((*self.batch, ROWS, self.length), self.dtype)
+        self.panels = dims.floordiv(dims.add(self.length, LANES - 1), LANES)
+        padded = dims.mul(self.panels, LANES)
+        self.scores = em.new_scratch((*self.batch, ROWS, padded), self.dtype)
+        self.weights = em.new_scratch((*self.batch, ROWS, padded), self.dtype)
         self.factors = em.new_scratch((*self.batch, ROWS), self.dtype)
 
     def write(self) -> Steps:
@@ -217,8 +223,11 @@ class _Writer:
             count = b.binary("min", b.sub(rows, start), size)
             with em.loops((count, self.length), parallel=True) as (r, j):
                 yield from self._score(batch, b.add(start, r), r, j, packed)
-            with em.loop(count, parallel=True) as r:
-                yield from self._weigh(batch, b.add(start, r), r)
+            if packs:
+                self._weigh_together(batch, count)
+            else:
+                with em.loop(count, parallel=True) as r:
+                    self._weigh(batch, (r,), (r,), em.dim(self.length))
             with em.loops((count, self.width), parallel=True) as (r, d):
                 yield from self._mix(batch, b.add(start, r), r, d)
         return b.i64(0)
@@ -226,8 +235,8 @@ class _Writer:
     def _pack(self, batch: Index) -> Generator[tuple[TensorExpr, Index], Value, int]:
         """Copy the keys of a batch element into panels of LANES keys; the buffer that holds them."""
         em, b = self.em, self.em.b
-        panels = dims.floordiv(dims.add(self.length, LANES - 1), LANES)
-        buffer = em.new_scratch((*self.batch, panels, self.first.depth, LANES), self.dtype)
+        shape = (*self.batch, self.panels, self.first.depth, LANES)
+        buffer = em.new_scratch(shape, self.dtype)
         with em.loops((self.length, self.first.depth), parallel=True) as (j, k):
             where = self.found.of_scores(self._row_index(batch, b.i64(0), j))
             key = yield self.first.right, self.first.right_index(where, k)
@@ -262,33 +271,52 @@ class _Writer:
         em.emit(Store(self.scores, (*batch, r, j), value))
         return value
 
-    def _weigh(self, batch: Index, row: Value, r: Value) -> Steps:
-        """Exponentials of a row of scores, and the factor that makes them sum to one."""
+    def _weigh_together(self, batch: Index, count: Value) -> None:
+        """The weights of all rows of a block, TOGETHER at a time, over whole vectors of keys."""
         em, b = self.em, self.em.b
-        index = (*batch, row, r)
+        keys, last = em.dim(self.length), b.sub(count, b.i64(1))
+        with em.loops((count, _beyond(em, keys)), parallel=True) as (r, j):
+            nothing = b.const(float("-inf"), self.dtype)
+            em.emit(Store(self.scores, (*batch, r, b.add(keys, j)), nothing))
+        size = b.i64(TOGETHER)
+        groups = b.binary("floordiv", b.add(count, b.i64(TOGETHER - 1)), size)
+        with em.loop(groups) as group:
+            first = b.mul(group, size)
+            rows = tuple([b.add(first, b.i64(n)) for n in range(TOGETHER)])
+            # Behind the last row it is taken again.
+            read = tuple([b.binary("min", row, last) for row in rows])
+            self._weigh(batch, read, rows, b.mul(em.dim(self.panels), b.i64(LANES)))
 
-        def score(j: Value) -> Value:
+    def _weigh(self, batch: Index, read: Index, rows: Index, keys: Value) -> None:
+        """Exponentials of some rows of scores, and the factors that make them sum to one. read: where scores are."""
+        em, b = self.em, self.em.b
+
+        def score(r: Value, j: Value) -> Value:
             return b.load(self.scores, self.dtype, (*batch, r, j))
 
-        def ordered(inner: Index) -> Steps:
-            return _ordered(em, score(inner[0]))
-            yield
-
-        least = b.const(-(2 ** (8 * dtypes.dtype(self.dtype).itemsize - 1)), self.integer)
-        most = yield from em.accumulate("max", least, index, (self.length,), ordered)
-        most = _unordered(em, most, self.dtype)
+        bits = 8 * dtypes.dtype(self.dtype).itemsize
+        tops = [em.local(self.integer, (*batch, r)) for r in rows]
+        for top in tops:
+            em.emit(SetLocal(top, b.const(-(2 ** (bits - 1)), self.integer)))
+        with em.loop(keys) as j:
+            for r, top in zip(read, tops, strict=True):
+                em.emit(Accumulate(top, "max", _ordered(em, score(r, j))))
+        most = [_unordered(em, top, self.dtype) for top in tops]
         zero, one = b.const(0.0, self.dtype), b.const(1.0, self.dtype)
-        total = em.local(self.dtype, index)
-        em.emit(SetLocal(total, zero))
-        with em.loop(self.length) as j:
-            power = em.local(self.dtype, (*index, j))
-            em.emit(SetLocal(power, b.unary("exp", b.sub(score(j), most))))
-            em.emit(Store(self.scores, (*batch, r, j), power))
-            em.emit(Accumulate(total, "add", power))
-        # Without keys the sum is 0, and so is every element of the result.
-        factor = b.binary("div", one, b.select(b.compare("eq", total, zero), one, total))
-        em.emit(Store(self.factors, (*batch, r), factor))
-        return factor
+        totals = [em.local(self.dtype, (*batch, r)) for r in rows]
+        for total in totals:
+            em.emit(SetLocal(total, zero))
+        with em.loop(keys) as j:
+            powers = [em.local(self.dtype, (*batch, r, j)) for r in rows]
+            for r, power, greatest in zip(read, powers, most, strict=True):
+                em.emit(SetLocal(power, b.unary("exp", b.sub(score(r, j), greatest))))
+            for r, power, total in zip(rows, powers, totals, strict=True):
+                em.emit(Store(self.weights, (*batch, r, j), power))
+                em.emit(Accumulate(total, "add", power))
+        for r, total in zip(rows, totals, strict=True):
+            # Without keys the sum is 0, and so is every element of the result.
+            factor = b.binary("div", one, b.select(b.compare("eq", total, zero), one, total))
+            em.emit(Store(self.factors, (*batch, r), factor))
 
     def _mix(self, batch: Index, row: Value, r: Value, d: Value) -> Steps:
         """One element of the result."""
@@ -296,7 +324,7 @@ class _Writer:
         index = (*batch, row, d)
 
         def term(inner: Index) -> Steps:
-            weight = b.load(self.scores, self.dtype, (*batch, r, *inner))
+            weight = b.load(self.weights, self.dtype, (*batch, r, *inner))
             value = yield self.second.right, self.second.right_index(index, inner[0])
             return b.mul(weight, value)
 
@@ -306,6 +334,11 @@ class _Writer:
         found = b.mul(total, b.load(self.factors, self.dtype, (*batch, r)))
         em.emit(Store(self.buffer, self.found.of_product(index), found))
         return found
+
+
+def _beyond(em: Emitter, keys: Value) -> Value:
+    """How many elements the last panel of keys has beyond them."""
+    return em.b.binary("floormod", em.b.sub(em.b.i64(0), keys), em.b.i64(LANES))
 
 
 def _ordered(em: Emitter, value: Value) -> Value:

@@ -12,6 +12,7 @@ from nimblevm.kernels.loop_ir import (
     Binary,
     CheckIndex,
     Const,
+    For,
     Kernel,
     Load,
     Local,
@@ -21,6 +22,7 @@ from nimblevm.kernels.loop_ir import (
     Store,
     Value,
 )
+from nimblevm.kernels.panel_tile import LANES
 from nimblevm.kernels.rewrite import all_statements, all_values, parts, values_of
 from nimblevm.relay.types import TensorType
 
@@ -64,6 +66,26 @@ def lanes_of(body: Sequence[Statement]) -> int:
         elif isinstance(statement, Store):
             sizes.append(dtypes.dtype(statement.value.dtype).itemsize)
     return 64 // max(sizes)
+
+
+def is_of_vectors(loop: For) -> bool:
+    """Whether a loop's turns are whole vectors of 16 elements, however many: x * 16."""
+    extent = loop.extent
+    if not isinstance(extent, Binary) or extent.op != "mul" or isinstance(extent.lhs, Const):
+        return False
+    return isinstance(extent.rhs, Const) and extent.rhs.value == LANES
+
+
+def writes_apart(loop: For) -> bool:
+    """Whether no turn of an innermost loop reads or writes an element that another one writes, as far as it is easy to
+    see. What turns add up in locals is not looked at.
+    """
+    loaded = {load.buffer for load in loads_of(loop.body)}
+    return all(
+        s.buffer not in loaded and s.indices and s.indices[-1] is loop.var
+        for s in loop.body
+        if isinstance(s, Store)
+    )
 
 
 def pitches(kernel: Kernel) -> dict[tuple[int, int], int]:
@@ -144,4 +166,15 @@ def nonzero(value: Value) -> bool:
     return False
 
 
-__all__ = ["aliases", "divides", "loads_of", "may_fail", "nonzero", "pitches", "stored", "touched"]
+__all__ = [
+    "aliases",
+    "divides",
+    "is_of_vectors",
+    "loads_of",
+    "may_fail",
+    "nonzero",
+    "pitches",
+    "stored",
+    "touched",
+    "writes_apart",
+]

@@ -18,10 +18,12 @@ from nimblevm.kernels import llvm_ops as ops
 from nimblevm.kernels.facts import (
     divides,
     is_of_dims,
+    is_of_vectors,
     lanes_of,
     nonzero,
     pitches,
     touched,
+    writes_apart,
 )
 from nimblevm.kernels.llvm_ops import MEMORY, REGISTER, Helpers, Lines
 from nimblevm.kernels.loop_ir import (
@@ -215,11 +217,14 @@ class KernelText(ScopedValues):
         inner = any(isinstance(s, For) for s in all_statements(loop.body))
         outer_group = self.group
         extra = ""
-        if loop.parallel and not inner:
+        vectors = not inner and is_of_vectors(loop)
+        if (loop.parallel or (vectors and writes_apart(loop))) and not inner:
             self.group = self._node("distinct !{}")
             extra = ", " + self._node(f'!{{!"llvm.loop.parallel_accesses", {self.group}}}')
         if loop.masked:
             extra += self._masked(loop)
+        elif vectors:
+            extra += self._one_vector(lanes_of(loop.body))
         if loop.parallel and not inner and self._reads_panels(loop):
             # Unrolled first, the turns are lost to the vectoriser, which then takes the loop around. Other tiles on
             # the stack are kept in registers, for which the loops over them have to be unrolled.
@@ -287,12 +292,14 @@ class KernelText(ScopedValues):
             width = min(width, 1 << (int(loop.extent.value) - 1).bit_length())
         if width <= 2:  # LLVM makes no loop of one or two turns, and says so on stderr
             return ""
-        wishes = (
-            '!{!"llvm.loop.vectorize.predicate.enable", i1 true}',
-            f'!{{!"llvm.loop.vectorize.width", i32 {width}}}',
-            '!{!"llvm.loop.interleave.count", i32 1}',
-        )
-        return "".join(", " + self._node(wish) for wish in wishes)
+        beyond = self._node('!{!"llvm.loop.vectorize.predicate.enable", i1 true}')
+        return f", {beyond}{self._one_vector(width)}"
+
+    def _one_vector(self, width: int) -> str:
+        """Wishes: so many turns as one vector, not several vectors at a time."""
+        lanes = self._node(f'!{{!"llvm.loop.vectorize.width", i32 {width}}}')
+        one = self._node('!{!"llvm.loop.interleave.count", i32 1}')
+        return f", {lanes}, {one}"
 
     def _open_chunk(self, start: str, extent: str, most: int) -> tuple[str, str]:
         """The turns of a loop without inner loops in pieces, a poll between them: first and last turn of a piece."""
