@@ -25,15 +25,15 @@ enum {
   MAX_SLOTS = 256,
   PIECES_A_THREAD = 32, /* at most: whoever is done waits for half a piece in the mean */
   SPIN = 20000,         /* ns that a worker waits awake for more work */
-  SPIN_LONG = 200000, /* the same where regions follow each other quickly, as in a recurrent loop */
-  QUICK = 4,          /* so many in a row */
-  PIECE = 1000,       /* ns of work that a piece should have at least */
-  SMALL = 50000,      /* ns of work for which sleeping workers are not woken, ... */
-  CREDIT = 100000,    /* ... unless so much of such work came since the last time */
-  LEAVE = 50000,      /* ns that a worker on its caller's CPU leaves it alone */
-  MOVE = 1000000,     /* ns between two moves of a worker away from its caller's CPU, at least */
-  STALL = 100000,     /* ns of waiting for a piece, beyond what pieces take, ... */
-  BACK_OFF = 8        /* ... after which the caller works alone for that many times as long */
+  SPIN_LONG = 1000000,  /* the same where work came soon: steps of a loop, calls in a row */
+  QUICK = 4,            /* so many in a row */
+  PIECE = 1000,         /* ns of work that a piece should have at least */
+  SMALL = 50000,        /* ns of work for which sleeping workers are not woken, ... */
+  CREDIT = 100000,      /* ... unless so much of such work came since the last time */
+  LEAVE = 50000,        /* ns that a worker on its caller's CPU leaves it alone */
+  MOVE = 1000000,       /* ns between two moves of a worker away from its caller's CPU, at least */
+  STALL = 100000,       /* ns of waiting for a piece, beyond what pieces take, ... */
+  BACK_OFF = 8          /* ... after which the caller works alone for that many times as long */
 };
 
 typedef struct job {
