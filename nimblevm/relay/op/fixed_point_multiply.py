@@ -42,8 +42,11 @@ def _relation(
 def _reference(inputs: tuple[Array, ...], attrs: FixedPointMultiplyAttrs, result: Type) -> Array:
     (data,) = inputs
     right = BITS + max(-attrs.shift, 0)
-    product = data.astype("int64") * (np.int64(1) << max(attrs.shift, 0)) * attrs.multiplier
-    return np.asarray((product + (np.int64(1) << (right - 1))) >> right).astype("int32")
+    left = np.int64(1) << max(attrs.shift, 0)
+    with np.errstate(over="ignore"):
+        product = data.astype("int64") * left * attrs.multiplier
+        found = (product + (np.int64(1) << (right - 1))) >> right
+    return np.asarray(found).astype("int32")
 
 
 register(

@@ -77,6 +77,13 @@ def test_products_of_fixed_point() -> None:
     assert more.tolist() == [6 * x for x in data[:5].tolist()]
     less = run(lambda d: relay.fixed_point_multiply(d, -(2**31), -31), data)
     assert less.tolist() == [math.floor(-x / 2**31 + 0.5) for x in data.tolist()]
+    # 64 bits wrap, of a scalar too.
+    huge = run(
+        lambda d: relay.fixed_point_multiply(d, -(2**31), 31), np.asarray(2**31 - 1, "int32")
+    )
+    exact = -(2**31 - 1) * 2**62
+    wrapped = (exact + 2**30 + 2**63) % 2**64 - 2**63
+    assert huge == (wrapped // 2**31 + 2**31) % 2**32 - 2**31
 
 
 def test_rows_of_a_segment_are_added() -> None:
