@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -152,7 +153,7 @@ def @main(%x: Tensor[(?n, 4), float32], %w: Tensor[(5, 4), float32], %u: Tensor[
     args = [RNG.normal(size=s).astype(np.float32) for s in ((rows, 4), (5, 4), (5, 4))]
     found = []
     for external in ("blas", ()):
-        exe = nvm.compile(mod, external=external, native=False)
+        exe = nvm.load(compile_to_bytes(mod, external=external, native=False))
         assert [b[5:7] for b in blobs(exe)] == ([b"\0\0"] if external else [])
         found.append(nvm.VirtualMachine(exe).run(*args).numpy())
     np.testing.assert_allclose(found[0], found[1], rtol=3e-5, atol=3e-5)
@@ -173,6 +174,43 @@ def test_constants_of_gelu_at_other_places(activation: str) -> None:
         relay.parse(text(activation, "nn.dense(%x, %w)")), weights(), external="blas", native=False
     )
     assert [b[5] for b in blobs(exe)] == [0]
+
+
+def _near(rng: random.Random) -> str:
+    """A sum of products, biases and numbers under an activation: few kinds, so that patterns fit or nearly do."""
+    products = ["nn.dense(%x, %w)", "nn.dense(%x, %u)", "nn.dense(%y, %w)"]
+    terms = [
+        rng.choice(products),
+        *rng.choices([*products, "%b", "%c", "0.5f"], k=rng.randrange(3)),
+    ]
+    rng.shuffle(terms)
+    a, b, c = rng.choices(["0.5f", "0.70710678f", "1f"], k=3)
+    shapes = [
+        "%h", "nn.relu(%h)", "tanh(%h)", f"%h * {a} * ({b} + erf(%h * {c}))",
+        f"%h * ({a} * ({b} + erf(%h * {c})))", f"%h * ({a} + {b} * erf(%h * {c}))",
+    ]  # fmt: skip
+    return f"let %h = {' + '.join(terms)}; {rng.choice(shapes)}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(60))
+def test_random_sums_and_activations(seed: int) -> None:
+    rng = random.Random(seed)
+    units = rng.choice([1, 5])
+    program = f"""#[version = "0.0.5"]
+def @main(%x: Tensor[(?n, 4), float32], %y: Tensor[(?n, 4), float32], %w: Tensor[({units}, 4), float32],
+          %u: Tensor[({units}, 4), float32], %b: Tensor[({units}), float32], %c: float32) {{
+  {_near(rng)}
+}}"""
+    mod = relay.parse(program)
+    # Loaded with native=True, so that the library runs.
+    made = [nvm.load(compile_to_bytes(mod, external=e, native=False)) for e in ("blas", ())]
+    theirs, ours = map(nvm.VirtualMachine, made)
+    for rows in (0, 1, 3):
+        shapes = ((rows, 4), (rows, 4), (units, 4), (units, 4), (units,), ())
+        args = [RNG.normal(size=s).astype(np.float32) for s in shapes]
+        found, expected = theirs.run(*args).numpy(), ours.run(*args).numpy()
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4, err_msg=program)
 
 
 def test_special_values() -> None:
