@@ -155,6 +155,11 @@ static const char *dtype_name(int32_t dtype) {
   return (uint32_t)dtype < NVM_DTYPE_COUNT ? nvm_dtypes[dtype].name : "an unknown dtype";
 }
 
+/* Numbers that %.9g would write like an integer. */
+static int is_short_whole(double number) {
+  return number > -1e9 && number < 1e9 && number == (double)(int32_t)number;
+}
+
 NVM_COLD static const char *describe_got(const converter *c, const nvm_arg *arg, char *text,
                                          size_t size) {
   switch (arg->kind) {
@@ -166,7 +171,8 @@ NVM_COLD static const char *describe_got(const converter *c, const nvm_arg *arg,
                (long long)arg->int_value);
       break;
     case NVM_ARG_FLOAT:
-      snprintf(text, size, "the float %.9g", arg->float_value);
+      snprintf(text, size, is_short_whole(arg->float_value) ? "the float %.1f" : "the float %.9g",
+               arg->float_value);
       break;
     case NVM_ARG_ADT:
       if (arg->ctor == 0)

@@ -95,6 +95,8 @@ static void test_numbers(uint32_t number, uint32_t flag, uint32_t half, uint32_t
   expect(number, &arg, 1, NVM_INVALID_INPUT_TYPE, "expected a scalar of int64, got bool");
   arg = (nvm_arg){.kind = NVM_ARG_FLOAT, .dtype = -1, .float_value = 1.5};
   expect(number, &arg, 1, NVM_INVALID_INPUT_TYPE, "got the float 1.5");
+  arg.float_value = 2;
+  expect(number, &arg, 1, NVM_INVALID_INPUT_TYPE, "got the float 2.0");
   expect(unboxed, &arg, 1, NVM_INVALID_INPUT_TYPE, "parameter %x of @unboxed");
   expect(half, &arg, 1, NVM_OK, NULL);
   arg.float_value = 65519;
