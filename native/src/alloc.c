@@ -252,9 +252,14 @@ NVM_COLD static nvm_status new_block(nvm_pool *pool, size_t capacity, size_t ali
   return NVM_OK;
 }
 
-/* The block of a VM of strangers' programs, in memory that the host can't reach: zeros by copying.
+/* The block of a VM of strangers' programs; in memory that the host can't reach: zeros by copying.
  */
 NVM_COLD static nvm_status clear_block(nvm_pool *pool, nvm_storage *storage) {
+  if (pool->device->vtable->host_accessible) {
+    nvm_unpoison(storage->memory, storage->capacity);
+    memset(storage->memory, 0, storage->capacity);
+    return NVM_OK;
+  }
   void *zeros = nvm_calloc(storage->capacity);
   const nvm_status status = zeros ? pool->device->vtable->copy_from_host(
                                         pool->device, storage->memory, 0, zeros, storage->capacity)
@@ -284,8 +289,7 @@ nvm_status(nvm_storage_create)(nvm_heap *heap, uint32_t device, size_t size, siz
     storage->size_class = (uint16_t)(wanted == NVM_BLOCK_ALIGNMENT ? size_class : NVM_NO_CLASS);
     storage->device = (uint16_t)device;
   }
-  if (NVM_UNLIKELY(heap->zero) && !pool->device->vtable->host_accessible)
-    NVM_TRY(clear_block(pool, storage));
+  if (NVM_UNLIKELY(heap->zero)) NVM_TRY(clear_block(pool, storage));
   storage->header.refcount = 1;
   storage->header.flags = 0;
   storage->size = size;
@@ -293,14 +297,15 @@ nvm_status(nvm_storage_create)(nvm_heap *heap, uint32_t device, size_t size, siz
   if (heap->live_bytes > heap->run_peak) heap->run_peak = heap->live_bytes;
   heap->allocations++;
   heap->allocated_bytes += capacity;
+#if defined(NVM_ASAN) || defined(NVM_TEST)
   if (pool->device->vtable->host_accessible) {
     nvm_unpoison(storage->memory, capacity);
 #ifdef NVM_TEST
     if (!heap->zero) memset(storage->memory, 0xA5, capacity);
 #endif
-    if (NVM_UNLIKELY(heap->zero)) memset(storage->memory, 0, capacity);
     nvm_poison((char *)storage->memory + size, capacity - size);
   }
+#endif
   *out_storage = storage;
   return NVM_OK;
 }
