@@ -20,12 +20,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from nimblevm.errors import ShapeMismatch
 from nimblevm.relay import dims
-from nimblevm.relay.dims import Dim
+from nimblevm.relay.dims import Dim, DimOp, DimVar
 from nimblevm.relay.op.common import ALL, Array, Attrs, product, set_axes, tensor_of
 from nimblevm.relay.op.other_context import OtherContext
 from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, register
@@ -154,8 +155,24 @@ def require_count(
     ctx.require_dim(0, axis, dims.add(size, dims.mul(common, dims.sub(have, want))))
 
 
+_NAMES: WeakKeyDictionary[DimOp, DimVar] = WeakKeyDictionary()
+"""One for each expression, since a relation runs more than once and has to say the same."""
+
+
+def _countable(ctx: TypeContext, data: TensorType) -> TensorType:
+    """`data`, its axes under names of their own where its number of elements is too large an expression (dims.py)."""
+    sizes = {v for dim in data.shape for v in dims.free_vars(dim)}
+    if sizes.issuperset(dims.free_vars(product(data.shape))):
+        return data
+    shape = list(data.shape)
+    for axis, dim in enumerate(shape):
+        if isinstance(dim, DimOp):
+            shape[axis] = ctx.require_dim(0, axis, _NAMES.setdefault(dim, DimVar()))
+    return TensorType(shape, data.dtype)
+
+
 def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: ReshapeAttrs) -> Type:
-    data = tensor_of(ctx, arg_types, 0)
+    data = _countable(ctx, tensor_of(ctx, arg_types, 0))
     reader = _Reader(ctx, data, attrs)
     reader.read()
     left = reader.left()
