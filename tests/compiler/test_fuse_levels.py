@@ -106,7 +106,7 @@ def test_a_long_chain_and_its_scratch(nodes: int) -> None:
     vm = nvm.VirtualMachine(exe)
     for found, expected in zip(vm.run(value), treelstm.reference(tree, **given), strict=True):
         np.testing.assert_allclose(found.numpy(), expected, rtol=2e-4, atol=2e-5)
-    slow = nvm.VirtualMachine(exe, limits=nvm.Limits(seconds=0.001))
+    slow = nvm.VirtualMachine(exe, limits=nvm.Limits(seconds=1e-4))
     with pytest.raises(TimeLimit):
         slow.run(value)
 
