@@ -8,12 +8,12 @@ becomes, for each element of the batch,
     for each block of ROWS rows:
         scores[r, j] = f(sum over d of q[i, d] * packed[j/16, d, j%16])
         scores[r, j] = -inf for j from the number of keys up to a multiple of LANES
-        weights[r, j] = exp(scores[r, j] - max over j);  factors[r] = 1 / sum over j of weights[r, j]
-        out[i, d] = (sum over j of weights[r, j] * v[j, d]) * factors[r]
+        scores[r, j] = exp(scores[r, j] - max over j);  factors[r] = 1 / sum over j of scores[r, j]
+        out[i, d] = (sum over j of scores[r, j] * v[j, d]) * factors[r]
 
 where f is elementwise (a scale, a mask). Reshapes and transposes of q, k, v and of the result become index arithmetic.
 The division by the sum comes after the second product, so results differ from the operators' one by one in rounding.
-scores, weights and factors are scratch buffers with a part for each element of the batch, which may run side by side.
+scores and factors are scratch buffers with a part for each element of the batch, which may run side by side.
 
 The scheme is that of Rabe and Staats, "Self-attention does not need O(n^2) memory" (arXiv 2112.05682), with whole rows:
 they fit a core's cache for the lengths that models take.
@@ -25,7 +25,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 
 from nimblevm import dtypes
-from nimblevm.kernels.expr import INDEX
+from nimblevm.kernels.expr import INDEX, Builder
 from nimblevm.kernels.loop_ir import Accumulate, SetLocal, Statement, Store, Value
 from nimblevm.kernels.panel_tile import LANES
 from nimblevm.kernels.tensor_expr import (
@@ -192,7 +192,6 @@ class _Writer:
         self.panels = dims.floordiv(dims.add(self.length, LANES - 1), LANES)
         padded = dims.mul(self.panels, LANES)
         self.scores = em.new_scratch((*self.batch, ROWS, padded), self.dtype)
-        self.weights = em.new_scratch((*self.batch, ROWS, padded), self.dtype)
         self.factors = em.new_scratch((*self.batch, ROWS), self.dtype)
 
     def write(self) -> Steps:
@@ -227,7 +226,7 @@ class _Writer:
                 self._weigh_together(batch, count)
             else:
                 with em.loop(count, parallel=True) as r:
-                    self._weigh(batch, (r,), (r,), em.dim(self.length))
+                    self._weigh(batch, (r,), em.dim(self.length))
             with em.loops((count, self.width), parallel=True) as (r, d):
                 yield from self._mix(batch, b.add(start, r), r, d)
         return b.i64(0)
@@ -274,21 +273,22 @@ class _Writer:
     def _weigh_together(self, batch: Index, count: Value) -> None:
         """The weights of all rows of a block, TOGETHER at a time, over whole vectors of keys."""
         em, b = self.em, self.em.b
-        keys, last = em.dim(self.length), b.sub(count, b.i64(1))
-        with em.loops((count, _beyond(em, keys)), parallel=True) as (r, j):
+        keys, size = em.dim(self.length), b.i64(TOGETHER)
+        whole = b.mul(em.dim(self.panels), b.i64(LANES))
+        with em.loops((count, _beyond(b, keys, LANES)), parallel=True) as (r, j):
             nothing = b.const(float("-inf"), self.dtype)
             em.emit(Store(self.scores, (*batch, r, b.add(keys, j)), nothing))
-        size = b.i64(TOGETHER)
+        with em.loops((_beyond(b, count, TOGETHER), whole), parallel=True) as (r, j):
+            zero = b.const(0.0, self.dtype)
+            em.emit(Store(self.scores, (*batch, b.add(count, r), j), zero))
         groups = b.binary("floordiv", b.add(count, b.i64(TOGETHER - 1)), size)
         with em.loop(groups) as group:
             first = b.mul(group, size)
             rows = tuple([b.add(first, b.i64(n)) for n in range(TOGETHER)])
-            # Behind the last row it is taken again.
-            read = tuple([b.binary("min", row, last) for row in rows])
-            self._weigh(batch, read, rows, b.mul(em.dim(self.panels), b.i64(LANES)))
+            self._weigh(batch, rows, whole)
 
-    def _weigh(self, batch: Index, read: Index, rows: Index, keys: Value) -> None:
-        """Exponentials of some rows of scores, and the factors that make them sum to one. read: where scores are."""
+    def _weigh(self, batch: Index, rows: Index, keys: Value) -> None:
+        """Exponentials of some rows of scores, in their place, and the factors that make them sum to one."""
         em, b = self.em, self.em.b
 
         def score(r: Value, j: Value) -> Value:
@@ -299,7 +299,7 @@ class _Writer:
         for top in tops:
             em.emit(SetLocal(top, b.const(-(2 ** (bits - 1)), self.integer)))
         with em.loop(keys) as j:
-            for r, top in zip(read, tops, strict=True):
+            for r, top in zip(rows, tops, strict=True):
                 em.emit(Accumulate(top, "max", _ordered(em, score(r, j))))
         most = [_unordered(em, top, self.dtype) for top in tops]
         zero, one = b.const(0.0, self.dtype), b.const(1.0, self.dtype)
@@ -308,10 +308,10 @@ class _Writer:
             em.emit(SetLocal(total, zero))
         with em.loop(keys) as j:
             powers = [em.local(self.dtype, (*batch, r, j)) for r in rows]
-            for r, power, greatest in zip(read, powers, most, strict=True):
+            for r, power, greatest in zip(rows, powers, most, strict=True):
                 em.emit(SetLocal(power, b.unary("exp", b.sub(score(r, j), greatest))))
             for r, power, total in zip(rows, powers, totals, strict=True):
-                em.emit(Store(self.weights, (*batch, r, j), power))
+                em.emit(Store(self.scores, (*batch, r, j), power))
                 em.emit(Accumulate(total, "add", power))
         for r, total in zip(rows, totals, strict=True):
             # Without keys the sum is 0, and so is every element of the result.
@@ -324,7 +324,7 @@ class _Writer:
         index = (*batch, row, d)
 
         def term(inner: Index) -> Steps:
-            weight = b.load(self.weights, self.dtype, (*batch, r, *inner))
+            weight = b.load(self.scores, self.dtype, (*batch, r, *inner))
             value = yield self.second.right, self.second.right_index(index, inner[0])
             return b.mul(weight, value)
 
@@ -336,9 +336,9 @@ class _Writer:
         return found
 
 
-def _beyond(em: Emitter, keys: Value) -> Value:
-    """How many elements the last panel of keys has beyond them."""
-    return em.b.binary("floormod", em.b.sub(em.b.i64(0), keys), em.b.i64(LANES))
+def _beyond(b: Builder, count: Value, size: int) -> Value:
+    """How many elements the last group of `size` has beyond `count`."""
+    return b.binary("floormod", b.sub(b.i64(0), count), b.i64(size))
 
 
 def _ordered(em: Emitter, value: Value) -> Value:
