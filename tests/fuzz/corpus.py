@@ -149,7 +149,7 @@ def _moved_section(header: dict[str, Any], _sections: list[bytes]) -> None:
 
 
 def edges() -> dict[str, bytes]:
-    """What changes of a small file seldom come to: signatures, digests that differ, files cut or too long."""
+    """What changes of a small file seldom come to: signatures, digests that differ, files cut or too long, code for devices."""
     base = single_functions()["control.test_Move"]
     signed, flipped, late = _signed(base), bytearray(base), late_bound()
     flipped[-1] ^= 1
@@ -174,6 +174,7 @@ def edges() -> dict[str, bytes]:
         **{f"late {number}": data for number, data in enumerate(late)},
         **{f"weights {number}": data for number, data in enumerate(weights())},
         **{f"device code {number}": data for number, data in enumerate(device_code())},
+        "devices": with_device_code(),
     }
 
 
