@@ -12,6 +12,7 @@ import argparse
 import difflib
 import re
 import sys
+import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -130,6 +131,15 @@ def uncommented(found: list[Section]) -> list[str]:
     return out
 
 
+def wrapped(text: str) -> list[str]:
+    """Paragraphs in lines of at most 118 characters; indented blocks as they are."""
+    out: list[str] = []
+    for line in text.split("\n"):
+        indented = not line or line.startswith(" ")
+        out += [line] if indented else textwrap.wrap(line, 118, break_on_hyphens=False)
+    return out
+
+
 def reference() -> str:
     text = HEADER.read_text()
     region = re.search(r"/\* --- cdef begin.*?\*/\n(.*?)#ifdef __cplusplus", text, re.DOTALL)
@@ -142,12 +152,12 @@ def reference() -> str:
     lines = ["", "# Reference", ""]
     for section in found:
         lines += [f"## {section.title}", ""]
-        lines += [section.text, ""] if section.text else []
+        lines += [*wrapped(section.text), ""] if section.text else []
         for item in section.items:
             if item.code:
                 lines += ["```c", *item.code, "```", ""]
             if item.text:
-                lines += [item.text, ""]
+                lines += [*wrapped(item.text), ""]
     lines += ["## Status codes", "", "| code | number | meaning |", "|---|---|---|"]
     for name, number, meaning in re.findall(
         r"  (NVM_\w+) = (\d+), /\* (.*) \*/", STATUSES.read_text()
