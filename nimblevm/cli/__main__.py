@@ -1,4 +1,4 @@
-"""`python -m nimblevm.cli`: the same as the console script."""
+"""`python -m nimblevm.cli`: the same as `python -m nimblevm`."""
 
 import sys
 

@@ -67,6 +67,10 @@ _INTERRUPTED = 130
 def run_app() -> int:
     """Run the command line of sys.argv; the exit code. An error of the user becomes one paragraph and exit code 2."""
     warnings.showwarning = _show_warning
+    # Closed by the caller (`>&-`): what is printed would vanish, and a file of ours get the number.
+    if sys.stdout is None:
+        console.complain("error", "stdout is closed; `> /dev/null` throws away what is printed")
+        return 2
     try:
         code = app(
             args=sys.argv[1:] or ["--help"], prog_name="nimblevm", standalone_mode=False

@@ -138,6 +138,17 @@ def test_a_reader_that_stops_is_no_error(folder: Path, cli: Cli, monkeypatch: py
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_closed_stdout_is_an_error(folder: Path) -> None:
+    """Also of the package as a program; nothing is done whose result would be lost."""
+    command = f"{sys.executable} -m nimblevm compile model.rly --target none -o lost.nvm >&-"
+    root = str(Path(__file__).parents[2])
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=60, env={"PYTHONPATH": root, "PATH": "/usr/bin:/bin"}
+    )  # fmt: skip
+    assert (done.returncode, done.stderr.count("error: stdout is closed")) == (2, 1)
+    assert not Path("lost.nvm").exists()
+
+
 def test_version(cli: Cli) -> None:
     done = cli("--version")
     assert (done.code, done.out) == (0, f"nimblevm {nvm.__version__}\n")
