@@ -72,8 +72,16 @@ class TypeNotFound(NimbleError, KeyError):
         return str(self.args[0]) if self.args else ""
 
 
-class NotProvided(NimbleError, ImportError):
+class NotProvided(NimbleError):
     """A name of TVM that has no counterpart here; the message says what to use."""
+
+
+class NameNotProvided(NotProvided, AttributeError):
+    """`module.name`, so that hasattr() is False."""
+
+
+class ModuleNotProvided(NotProvided, ModuleNotFoundError):
+    """`import module.name` and `from module import name`."""
 
 
 class UnknownAttribute(NimbleError, KeyError):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib.abc import MetaPathFinder
 from typing import Any
 
 from nimblevm.arguments import explain_missing
-from nimblevm.errors import NotProvided
+from nimblevm.errors import ModuleNotProvided, NameNotProvided
 
 MODULES: Mapping[str, str] = {
     "te": "kernels are generated from the program; external codegen brings one's own (docs/external-codegen.md)",
@@ -97,22 +99,41 @@ EXTERNAL: Mapping[str, str] = dict.fromkeys(
 )
 
 
+_PACKAGES: dict[str, Mapping[str, str]] = {}  # what explain_absent was told
+
+
 def explain_absent(
     module: str, names: Mapping[str, str], there: Sequence[str] = ()
 ) -> Callable[[str], Any]:
-    """A __getattr__ for a module that raises NotProvided for these names, which `from ... import` shows too.
+    """A __getattr__ for a package whose error for these names says what to use. Importing them says so too.
 
-    there   what the module has: other names may come close to one of them
+    there   what the package has: other names may come close to one of them
     """
-    short = module.removeprefix("nimblevm.")
+    _PACKAGES[module] = names
     unknown = explain_missing(module, there)
 
     def missing(name: str) -> Any:
         if name in names:
-            raise NotProvided(f"{short}.{name} is not here: {names[name]} (docs/from-tvm.md)")
+            raise NameNotProvided(_advice(module, name))
         return unknown(name)
 
     return missing
 
+
+def _advice(module: str, name: str) -> str:
+    text = _PACKAGES[module][name]
+    return f"{module.removeprefix('nimblevm.')}.{name} is not here: {text} (docs/from-tvm.md)"
+
+
+class _Absent(MetaPathFinder):
+    """Asked last for a module. `from package import name` asks, too, where the package has no such attribute."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        package, _, name = fullname.rpartition(".")
+        if name in _PACKAGES.get(package, ()):
+            raise ModuleNotProvided(_advice(package, name))
+
+
+sys.meta_path.append(_Absent())
 
 __all__ = ["EXTERNAL", "MODULES", "RELAY", "TESTING", "TRANSFORM", "explain_absent"]

@@ -69,10 +69,19 @@ tvm.relay.op.contrib.dnnl""".split()
 @pytest.mark.parametrize("name", ABSENT)
 def test_absent_names_say_what_to_use(name: str) -> None:
     module, _, last = name.rpartition(".")
-    with pytest.raises(NotProvided, match=rf"^{name} is not here: .*docs/from-tvm\.md"):
-        getattr(importlib.import_module(f"nimblevm.{module}"), last)
-    with pytest.raises(ImportError, match="is not here"):
-        exec(f"from nimblevm.{module} import {last}")
+    text = rf"^{name} is not here: .*docs/from-tvm\.md"
+    found = importlib.import_module(f"nimblevm.{module}")
+    with pytest.raises(NotProvided, match=text):
+        getattr(found, last)
+    assert not hasattr(found, last)
+    for line in (
+        f"from nimblevm.{module} import {last}",
+        f"import nimblevm.{name}",
+        f"from nimblevm.{name}.parts import part",
+    ):
+        with pytest.raises(ImportError, match=text) as caught:
+            exec(line)
+        assert isinstance(caught.value, NotProvided)
 
 
 def test_names_that_nobody_has() -> None:
