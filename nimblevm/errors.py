@@ -72,7 +72,7 @@ class TypeNotFound(NimbleError, KeyError):
         return str(self.args[0]) if self.args else ""
 
 
-class NotProvided(NimbleError):
+class NotProvided(NimbleError, LookupError):
     """A name of TVM that has no counterpart here; the message says what to use."""
 
 

@@ -37,16 +37,22 @@ class TargetKind:
 
 
 class Target(str):
-    """A target is its text: "llvm", "llvm -mcpu=x86-64-v3", "cuda". In a `with` it is the current one."""
+    """A target is its text: "llvm", "llvm -mcpu=x86-64-v3", "cuda". In a `with` it is the current one.
+
+    target   a text, or its options by name: {"kind": "llvm", "mcpu": "haswell"}
+    host     as target_host of `places`
+    """
 
     __slots__ = ()
 
     def __new__(cls, target: str | Mapping[str, Any], host: str | None = None) -> Target:
         if isinstance(target, Mapping):
-            cpu = target.get("mcpu")
-            target = str(target.get("kind", "llvm")) + (f" -mcpu={cpu}" if cpu else "")
+            options = [f"-{k}={_option(v)}" for k, v in target.items() if k != "kind"]
+            target = " ".join([str(target.get("kind", "llvm")), *options])
         if not isinstance(target, str):
             raise InvalidInputType(f'a target is a text such as "llvm", not {shown(target)}')
+        if host is not None:
+            places(target, host)
         return super().__new__(cls, target)
 
     @property
@@ -79,12 +85,25 @@ def cuda(*_: Any, **__: Any) -> Target:
     return Target("cuda")
 
 
-def places(target: Any) -> tuple[str, str | None]:
+def _option(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def places(target: Any, target_host: Any = None) -> tuple[str, str | None]:
     """What nvm.compile calls a target of TVM's: (target, device).
 
-    target   a text, a Target, or a mapping or list that holds one; None: the current one, else this machine
+    target        a text, a Target, or a mapping or list that holds one; None: the current one, else this machine.
+                  Its options but -mcpu and -mtriple decide nothing
+    target_host   None, or a target with the same CPU: there is one for host code and kernels
     Raises InvalidInput for what is neither this CPU, a level or CPU that is known, "cuda" nor "opencl".
     """
+    if target_host is not None:
+        found, host = places(target), places(target_host)
+        if host not in (("native", None), (found[0], None)):
+            raise InvalidInput(
+                f"target_host {str(target_host)!r}: the host runs {found[0]} code, as the target says"
+            )
+        return found
     if target is None:
         target = Target.current() or "llvm"
     if isinstance(target, Mapping) and "kind" not in target:  # a target by device
@@ -98,7 +117,7 @@ def places(target: Any) -> tuple[str, str | None]:
     words = str(Target(target)).split() or ["llvm"]
     if words[0] in _DEVICES:
         return "native", words[0]
-    if words[0] not in (*_HOSTS,):
+    if words[0] not in _HOSTS:
         raise InvalidInput(
             f"target {str(target)!r}: here are code for CPUs, 'llvm' or 'llvm -mcpu=x86-64-v3', and the devices "
             f"{' and '.join(_DEVICES)}"

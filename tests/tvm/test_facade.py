@@ -32,7 +32,7 @@ PLACES: list[tuple[Any, tuple[str, str | None]]] = [
     ("llvm -mcpu=x86-64-v3", ("x86-64-v3", None)), ("llvm -mcpu=skylake-avx512 -num-cores=4", ("x86-64-v4", None)),
     ("llvm -mtriple=aarch64-linux-gnu", ("aarch64", None)), ("cuda", ("native", "cuda")), ("opencl -device=mali", ("native", "opencl")),
     ({"kind": "llvm", "mcpu": "haswell"}, ("x86-64-v3", None)), ({tvm.cpu(): "llvm"}, ("native", None)),
-    (["llvm"], ("native", None)), (tvm.target.cuda("v100"), ("native", "cuda")),
+    ({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mattr": ["+neon"]}, ("aarch64", None)), (["llvm"], ("native", None)), (tvm.target.cuda("v100"), ("native", "cuda")),
 ]  # fmt: skip
 
 
@@ -47,6 +47,12 @@ def test_wrong_targets() -> None:
             places(wrong)
     with pytest.raises(InvalidInputType, match='a text such as "llvm", not the int 5'):
         places(5)
+    for host in ("llvm -mcpu=haswell", "cuda"):
+        with pytest.raises(InvalidInput, match="the host runs native code"):
+            relay.vm.compile(EXP, "llvm", host)
+        with pytest.raises(InvalidInput, match="the host runs native code"):
+            Target("cuda", host)
+    assert places("llvm -mcpu=haswell", "llvm") == ("x86-64-v3", None)
     with pytest.raises(CompileError, match="unknown target 'z80'"):
         relay.vm.compile(EXP, "llvm -mcpu=z80")
 
@@ -108,6 +114,13 @@ def test_graph_module_says_what_is_wrong() -> None:
         module.get_output(0)
     with pytest.raises(InvalidInput, match="main has no input 'y'; it has: x"):
         module.set_input("y", 1)
+    for number in (1, -1):
+        with pytest.raises(InvalidInput, match=f"main has no input {number}; it has: x"):
+            module.set_input(number, 1)
+        with pytest.raises(InvalidInput, match=f"main has no input {number}; it has: x"):
+            module.get_input(number)
+    with pytest.raises(InvalidInput, match='func_name must be "run"'):
+        module.benchmark(tvm.cpu(), "main")
     with pytest.raises(InvalidInput, match="missing argument"):
         module.run()
     data = np.zeros((2, 3), np.float32)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -49,7 +51,29 @@ def test_inputs_and_outputs(exe: Executable) -> None:
         vm.set_input("main", ONE)
     with pytest.raises(InvalidInput, match="takes x, y, got x, y"):
         vm.set_input("main", ONE, x=ONE, y=1.0)
-    assert vm.benchmark(tvm.cpu(), ONE, 1.0, repeat=2, number=1).shape == (2,)
+    for name in ("z", 2, -1):
+        with pytest.raises(InvalidInput, match=r"@main has no parameter .*; it has: x, y"):
+            vm.set_one_input("main", name, 1.0)
+    for args, kwargs in (((0,), {}), ((0, 1, 2), {}), ((), {}), ((0, 1.0), {"y": 1.0})):
+        with pytest.raises(InvalidInput, match="takes an index or a name and a value"):
+            vm.set_one_input("main", *args, **kwargs)
+
+
+def test_benchmark(exe: Executable) -> None:
+    vm = VirtualMachine(exe, tvm.cpu())
+    found = vm.benchmark(
+        tvm.cpu(), ONE, 1.0, repeat=2, number=1, min_repeat_ms=1, cooldown_interval_ms=1
+    )
+    assert len(found.results) == 2
+    assert 0 < found.min <= found.median <= found.max
+    assert (
+        str(found).splitlines()[0].split()
+        == "mean (ms) median (ms) max (ms) min (ms) std (ms)".split()
+    )
+    counts: list[dict[str, Any]] = [{"repeat": 0}, {"number": 0}, {"repeats_to_cooldown": 0}]
+    for wrong in counts:
+        with pytest.raises(InvalidInput, match=f"{next(iter(wrong))} must be at least 1, not 0"):
+            vm.benchmark(tvm.cpu(), ONE, 1.0, **wrong)
 
 
 def test_outputs_are_those_of_the_last_call(exe: Executable) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +13,7 @@ from nimblevm.devices.device import Device
 from nimblevm.errors import InvalidInput, InvalidInputType
 from nimblevm.relay.param_dict import load_param_dict
 from nimblevm.tvm.nd import NDArray, array
+from nimblevm.tvm.timing import BenchmarkResult, benchmark
 from nimblevm.vm.vm import VirtualMachine
 
 
@@ -23,38 +23,6 @@ class OnDevice:
 
     program: Executable
     device: Device | None
-
-
-@dataclass(frozen=True, slots=True)
-class BenchmarkResult:
-    """Seconds a run."""
-
-    results: tuple[float, ...]
-
-    @property
-    def mean(self) -> float:
-        return float(np.mean(self.results))
-
-    @property
-    def median(self) -> float:
-        return float(np.median(self.results))
-
-    @property
-    def min(self) -> float:
-        return float(np.min(self.results))
-
-    @property
-    def max(self) -> float:
-        return float(np.max(self.results))
-
-    @property
-    def std(self) -> float:
-        return float(np.std(self.results))
-
-    def __str__(self) -> str:
-        names = ("mean", "median", "max", "min", "std")
-        heads = " ".join(f"{f'{name} (ms)':>13}" for name in names)
-        return f"{heads}\n" + " ".join(f"{getattr(self, name) * 1e3:13.4f}" for name in names)
 
 
 @explained_methods
@@ -78,10 +46,7 @@ class GraphModule:
         """Keep an input by name or number; by keywords several, of which those that main lacks are left aside (they
         were bound by relay.build)."""
         if key is not None:
-            name = self._names[key] if isinstance(key, int) and key < len(self._names) else key
-            if name not in self._names:
-                raise InvalidInput(f"main has no input {key!r}; it has: {', '.join(self._names)}")
-            params[str(name)] = value
+            params[self._name(key)] = value
         self._inputs.update({k: _copied(v) for k, v in params.items() if k in self._names})
 
     def run(self, **input_dict: Any) -> None:
@@ -98,9 +63,8 @@ class GraphModule:
         return len(self._results())
 
     def get_input(self, index: int | str) -> NDArray | None:
-        """What was set for an input by number or name; None if it was not."""
-        name = self._names[index] if isinstance(index, int) else index
-        found = self._inputs.get(name)
+        """What was set for an input by number or name; None if it was not. InvalidInput if main has no such input."""
+        found = self._inputs.get(self._name(index))
         return None if found is None else array(found)
 
     def get_input_index(self, name: str) -> int:
@@ -134,16 +98,25 @@ class GraphModule:
         repeats_to_cooldown: int = 1,
         **kwargs: Any,
     ) -> BenchmarkResult:
-        """Time `number` runs, `repeat` times; at least min_repeat_ms each time. kwargs are set first."""
+        """Seconds a run, as tvm.timing.benchmark measures them; kwargs are set first.
+
+        Every run copies its arguments to where the program runs, so that all are end to end. func_name must be "run"
+        (InvalidInput); device and limit_zero_time_iterations decide nothing: the module has its device, and the clock
+        is fine enough.
+        """
+        if func_name != "run":
+            raise InvalidInput(f'benchmark: func_name must be "run", not {func_name!r}')
         self.set_input(**kwargs)
-        seconds = []
-        for _ in range(repeat):
-            start, runs = time.perf_counter(), 0
-            while runs < number or (time.perf_counter() - start) * 1e3 < (min_repeat_ms or 0):
-                self.run()
-                runs += 1
-            seconds.append((time.perf_counter() - start) / runs)
-        return BenchmarkResult(tuple(seconds))
+        return benchmark(
+            self.run, repeat, number, min_repeat_ms, cooldown_interval_ms, repeats_to_cooldown
+        )
+
+    def _name(self, key: int | str) -> str:
+        """The name of an input by number or name."""
+        name = self._names[key] if isinstance(key, int) and 0 <= key < len(self._names) else key
+        if name not in self._names:
+            raise InvalidInput(f"main has no input {key!r}; it has: {', '.join(self._names)}")
+        return str(name)
 
     def _results(self) -> list[Any]:
         if self._outputs is None:

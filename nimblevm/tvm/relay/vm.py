@@ -44,7 +44,7 @@ class VMCompiler:
 
     def lower(self, mod: IRModule | Function, target: Any = None, target_host: Any = None) -> None:
         """Compile."""
-        place, device = places(target)
+        place, device = places(target, target_host)
         inner = driver.compile(mod, self._params, place, passes_off=passes_off(), device=device)
         self._exec = Executable(inner)
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from nimblevm.arguments import explained_methods, shown
 from nimblevm.bytecode import executable
 from nimblevm.bytecode.types import TupleType
 from nimblevm.devices.device import Device
 from nimblevm.errors import InvalidInput, InvalidInputType
+from nimblevm.tvm.timing import BenchmarkResult, benchmark
 from nimblevm.vm import vm
 from nimblevm.vm.tensor import Tensor
 
@@ -75,7 +73,10 @@ class Executable:
 
 @explained_methods
 class VirtualMachine:
-    """Runs an Executable (this library's, too) on a device."""
+    """Runs an Executable (this library's, too) on a device, the first of a list: the host's part needs none.
+
+    memory_cfg decides nothing: there is one kind of pool.
+    """
 
     def __init__(
         self,
@@ -100,17 +101,18 @@ class VirtualMachine:
         self._inputs[func_name] = given
 
     def set_one_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
-        """Keep one argument: (index or name, value), or name=value."""
-        if args:
-            tag, value = args
-        else:
-            if len(kwargs) != 1:
-                raise InvalidInput(
-                    "set_one_input takes an index or a name and a value, or one name=value"
-                )
-            [(tag, value)] = kwargs.items()
+        """Keep one argument: (index or name, value), or name=value. InvalidInput if the function has none such."""
+        given = [args, *kwargs.items()] if args else [*kwargs.items()]
+        if len(given) != 1 or len(given[0]) != 2:
+            raise InvalidInput(
+                "set_one_input takes an index or a name and a value, or one name=value"
+            )
+        [(tag, value)] = given
         names = [p.name for p in self.module.function(func_name).params]
-        self._inputs.setdefault(func_name, {})[names[tag] if isinstance(tag, int) else tag] = value
+        name = names[tag] if isinstance(tag, int) and 0 <= tag < len(names) else tag
+        if name not in names:
+            raise InvalidInput(f"@{func_name} has no parameter {tag!r}; it has: {', '.join(names)}")
+        self._inputs.setdefault(func_name, {})[name] = value
 
     def invoke(self, func_name: str, *args: Any, **kwargs: Any) -> Any:
         """Run a function with these arguments, or with those that set_input kept."""
@@ -155,20 +157,26 @@ class VirtualMachine:
         func_name: str = "main",
         repeat: int = 5,
         number: int = 5,
+        min_repeat_ms: int | None = None,
+        limit_zero_time_iterations: int = 100,
+        end_to_end: bool = False,
+        cooldown_interval_ms: int = 0,
+        repeats_to_cooldown: int = 1,
         **kwargs: Any,
-    ) -> np.ndarray[Any, Any]:
-        """Seconds a call, the mean of `number` calls, `repeat` times: a float64 vector."""
-        if repeat < 1 or number < 1:
-            raise InvalidInput(
-                f"benchmark: repeat and number must be at least 1, not {repeat} and {number}"
-            )
-        seconds = np.empty(int(repeat))
-        for turn in range(repeat):
-            start = time.perf_counter()
-            for _ in range(number):
-                self.invoke(func_name, *args, **kwargs)
-            seconds[turn] = (time.perf_counter() - start) / number
-        return seconds
+    ) -> BenchmarkResult:
+        """Seconds a call, as tvm.timing.benchmark measures them; the arguments are those of invoke.
+
+        Every call copies its arguments to where the program runs, so that all are end to end. device and
+        limit_zero_time_iterations decide nothing: the machine has its device, and the clock is fine enough.
+        """
+        return benchmark(
+            lambda: self.invoke(func_name, *args, **kwargs),
+            repeat,
+            number,
+            min_repeat_ms,
+            cooldown_interval_ms,
+            repeats_to_cooldown,
+        )
 
 
 __all__ = ["Executable", "VirtualMachine"]

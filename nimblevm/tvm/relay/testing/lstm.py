@@ -27,7 +27,7 @@ def lstm_cell(
 ) -> Function:
     """fn (inputs, (cell, hidden), i2h_weight, i2h_bias, h2h_weight, h2h_bias) -> (out, (cell, hidden)).
 
-    All are (batch, hidden); the gates lie in the order in, forget, transform, out.
+    All are (batch, hidden); the gates lie in the order in, forget, transform, out. Nothing carries the name.
     """
     kind = TensorType((batch_size, num_hidden), dtype)
     inputs = relay.var("inputs", kind)
