@@ -28,6 +28,10 @@ from nimblevm.relay.dims import Dim, DimVar
 from nimblevm.relay.types import TensorType, Type
 from nimblevm.relay.visitor import rewrite
 
+_DTYPES = frozenset(
+    map(np.dtype, dtypes.BY_NAME)
+)  # asked first: an array's dtype.name takes microseconds
+
 
 def Any() -> DimVar:
     """A fresh unknown dim, printed `?`."""
@@ -62,7 +66,7 @@ def const(value: AnyValue, dtype: str | None = None, span: ir.Span | None = None
     except (TypeError, ValueError, OverflowError) as error:
         wanted = "number or array" if dtype is None else f"{dtype} number or array"
         raise InvalidInputType(f"const: {shown(value)} is no {wanted}: {error}") from None
-    if array.dtype.name not in dtypes.BY_NAME:
+    if array.dtype not in _DTYPES and array.dtype.name not in dtypes.BY_NAME:
         advice = (
             'it does not fit int64; const(value, "float32") rounds it'
             if isinstance(value, int)
