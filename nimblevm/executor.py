@@ -34,6 +34,7 @@ class Executor:
     mod: IRModule
     device: str | Device = "cpu"
     target: str = "native"
+    compiled_for: str | None = None  # the devices of compile(device=)
 
     @explained
     def evaluate(self, expr: Expr | None = None, binds: Mapping[Any, Any] | None = None) -> Any:
@@ -65,9 +66,10 @@ class Executor:
     def _callable(self, mod: IRModule, name: str) -> Callable[..., Any]:
         params = [p.name_hint for p in mod.function(name).params]
         if self.kind == "vm":
-            machine = VirtualMachine(
-                compile(mod, target=self.target, entry_points=[name]), self.device
+            program = compile(
+                mod, target=self.target, entry_points=[name], device=self.compiled_for
             )
+            machine = VirtualMachine(program, self.device)
             return lambda *args, **named: machine.invoke(name, *args, **named)
         interpreter = Interpreter(infer_type(mod))
 

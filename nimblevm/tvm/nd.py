@@ -55,7 +55,7 @@ def array(arr: Any, device: Device | None = None) -> Tensor:
 
 
 def empty(shape: Sequence[int], dtype: str = "float32", device: Device | None = None) -> Tensor:
-    """A tensor of zeros: nothing here hands out memory that was not written."""
+    """A tensor of zeros on the host: nothing here hands out memory that was not written."""
     if dtype not in dtypes.BY_NAME:
         raise InvalidInputType(
             f"empty: dtype must be one of {', '.join(dtypes.BY_NAME)}, not {shown(dtype)}"

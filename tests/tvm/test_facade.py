@@ -57,6 +57,15 @@ def test_wrong_targets() -> None:
         relay.vm.compile(EXP, "llvm -mcpu=z80")
 
 
+def test_targets_of_executors() -> None:
+    for target in (None, "llvm -mcpu=native", {"kind": "llvm", "mcpu": "native"}, Target("llvm")):
+        run = relay.create_executor("graph", EXP, tvm.cpu(), target).evaluate()
+        assert run(np.zeros((2, 3), "float32")).numpy().max() == 1
+    assert relay.create_executor("vm", EXP, target="cuda").compiled_for == "cuda"
+    with pytest.raises(InvalidInput, match="target"):
+        relay.create_executor("debug", EXP, target="vulkan")
+
+
 def test_current_target() -> None:
     assert Target.current() is None
     with Target("cuda") as outer, Target("llvm -mcpu=x86-64-v2") as inner:

@@ -1,7 +1,6 @@
 """tvm.relay: the language, its passes, and what compiles and evaluates it."""
 
 from nimblevm import relay as _language
-from nimblevm.executor import create_executor
 from nimblevm.relay import *  # noqa: F403 - the language's names, whatever operators it has
 from nimblevm.relay.kinds import TypeKind
 from nimblevm.tvm.absent import RELAY, explain_absent
@@ -24,7 +23,7 @@ from nimblevm.tvm.relay import (  # type: ignore[no-redef]
     type_functor,
     vm,
 )
-from nimblevm.tvm.relay.build_module import bind_params_by_name, build
+from nimblevm.tvm.relay.build_module import bind_params_by_name, build, create_executor
 from nimblevm.tvm.relay.transform import build_config
 
 __all__ = [

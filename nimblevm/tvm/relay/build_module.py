@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from nimblevm.arguments import explained_methods
 from nimblevm.bytecode import executable
+from nimblevm.devices.device import Device
 from nimblevm.errors import NotProvided
-from nimblevm.executor import create_executor
+from nimblevm.executor import Executor
+from nimblevm.executor import create_executor as _create_executor
 from nimblevm.relay.builder import bind
 from nimblevm.relay.ir import Expr, Function, IRModule
 from nimblevm.tvm.contrib.graph_executor import OnDevice
 from nimblevm.tvm.nd import NDArray
 from nimblevm.tvm.relay import vm
+from nimblevm.tvm.target import places
 
 
 @explained_methods
@@ -48,7 +52,8 @@ class ExecutorFactory:
         )
 
     def export_library(self, file_name: str | Path, **_: Any) -> str:
-        """Write the program's file, whatever the name ends with; tvm.runtime.load_module and nvm.load read it."""
+        """Write the program's file, whatever the name ends with; tvm.runtime.load_module and nvm.load read it.
+        Options such as fcompile decide nothing: no compiler is called."""
         self.inner.save(file_name)
         return str(file_name)
 
@@ -70,8 +75,22 @@ def build(
 
 
 def load_module(path: str | Path, fmt: str = "") -> ExecutorFactory:
-    """What export_library wrote; its machine code is trusted. Raises InvalidExecutable, FileError."""
+    """What export_library wrote; its machine code is trusted. fmt decides nothing: there is one format. Raises
+    InvalidExecutable, FileError."""
     return ExecutorFactory(executable.load(path))
+
+
+def create_executor(
+    kind: str = "debug",
+    mod: IRModule | None = None,
+    device: Device | str | None = None,
+    target: Any = "llvm",
+    params: Mapping[str, Any] | None = None,
+) -> Executor:
+    """nimblevm.executor.create_executor for a target of TVM's; "debug" evaluates on this machine, whatever it is."""
+    place, compiled_for = places(target)
+    made = _create_executor(kind, mod, device, place, params)
+    return replace(made, compiled_for=compiled_for)
 
 
 def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Expr:
