@@ -235,6 +235,18 @@ def test_an_index_of_two_variables_does_not_keep_turns_apart(turned: bool) -> No
     assert (loop in regions_of(ir.Kernel("turned", buffers, ("n",), (loop,)))) == (not turned)
 
 
+@pytest.mark.parametrize("op", ["add", "floordiv", "floormod", "min"])
+def test_an_index_that_two_turns_share_does_not_keep_them_apart(op: str) -> None:
+    """all[i // 2, j] of all[i // 2, 0]: turn 1 reads what turn 0 writes."""
+    n, i, j = ir.DimRef("int64", 0), ir.LoopVar("int64", "i"), ir.LoopVar("int64", "j")
+    buffers = (ir.Buffer("all", "float32", "out", (ir.Axis(n), ir.Axis(n))),)
+    row = ir.Binary("int64", op, i, ir.Const("int64", 2))
+    value = ir.Unary("float32", "tanh", ir.Load("float32", 0, (row, ir.Const("int64", 0))))
+    loop = ir.For(i, n, (ir.For(j, n, (ir.Store(0, (row, j), value),), True),), True)
+    found = regions_of(ir.Kernel("shared", buffers, ("n",), (loop,)))
+    assert (loop in found) == (op == "add")
+
+
 def test_sizes_in_locals_count_as_work_and_units() -> None:
     """A loop whose turns are known when the region begins, as the rows of a tree's level."""
     n, m = ir.DimRef("int64", 0), ir.Local("int64", "m")

@@ -34,7 +34,7 @@ from nimblevm.kernels.loop_ir import (
     WindowProduct,
 )
 from nimblevm.kernels.rewrite import all_statements, all_values, tiles, values_of
-from nimblevm.kernels.schedule.index import STACK, mentions
+from nimblevm.kernels.schedule.index import STACK, mentions, steps_with
 from nimblevm.kernels.schedule.work import Work, work_of
 
 BLOCK = 256
@@ -207,7 +207,8 @@ def _independent(loop: For, inside: Sequence[Statement], stack: set[int]) -> boo
         if not all(any(mentions(index, loop.var) for index in row) for row in places):
             return False
         if buffer in loads:
-            # One axis that every access indexes with the loop's variable keeps the turns apart.
+            # One axis that every access indexes with the loop's variable keeps the turns apart, if no two turns have
+            # the same index there (as those of i // 2 have).
             apart = any(
                 _is_one(indices, loop.var) and is_fixed(indices[0], loop.var)
                 for indices in zip(*places, *loads[buffer], strict=True)
@@ -293,7 +294,7 @@ def _residues_differ(one: Value, other: Value) -> Value | None:
 
 
 def _is_one(indices: Sequence[Value], var: LoopVar) -> bool:
-    return mentions(indices[0], var) and all(index is indices[0] for index in indices)
+    return all(index is indices[0] for index in indices) and steps_with(indices[0], var)
 
 
 def _values(statements: Sequence[Statement]) -> Iterator[Value]:
