@@ -16,10 +16,10 @@ HIDDEN = HEADS * SIZE
 Array = np.ndarray[Any, Any]
 
 
-def weights(dtype: str = "float32") -> dict[str, Array]:
+def weights(dtype: str = "float32", names: str = "qkv") -> dict[str, Array]:
     rng = np.random.default_rng(5)
     made: dict[str, Array] = {}
-    for name in "qkv":
+    for name in names:
         made[f"{name}_w"] = (rng.standard_normal((HIDDEN, HIDDEN)) / 7).astype(dtype)
         made[f"{name}_b"] = rng.standard_normal(HIDDEN).astype(dtype)
     return made
@@ -27,6 +27,29 @@ def weights(dtype: str = "float32") -> dict[str, Array]:
 
 def dense(name: str, data: str = "%x") -> str:
     return f"nn.dense({data}, %{name}_w) + %{name}_b"
+
+
+def steps(q: str, k: str, v: str) -> str:
+    """Lets up to %o, of the shape of %x."""
+    heads = f"newshape=[-1, {HEADS}, {SIZE}]), axes=[1, 0, 2])"
+    return f"""
+  let %q = {q};
+  let %k = {k};
+  let %v = {v};
+  let %s = nn.batch_matmul(transpose(reshape(%q, {heads}, transpose(reshape(%k, {heads}, transpose_b=True);
+  let %m = nn.batch_matmul(nn.softmax(%s, axis=-1), transpose(reshape(%v, {heads}, transpose_b=False);
+  let %o = reshape(transpose(%m, axes=[1, 0, 2]), newshape=[-1, {HIDDEN}]);"""
+
+
+def program(body: str, dtype: str = "float32", names: str = "qkv") -> IRModule:
+    """A function of %x (?n, HIDDEN) and weights of these names."""
+    params = "".join(
+        f", %{n}_w: Tensor[({HIDDEN}, {HIDDEN}), {dtype}], %{n}_b: Tensor[({HIDDEN}), {dtype}]"
+        for n in names
+    )
+    return nvm.relay.parse(f"""#[version = "0.0.5"]
+def @main(%x: Tensor[(?n, {HIDDEN}), {dtype}]{params}) {{{body}
+}}""")
 
 
 def attention(
@@ -37,30 +60,18 @@ def attention(
     result: str = "%o",
 ) -> IRModule:
     """Attention of %x (?n, HIDDEN) to itself, where q, k and v are texts of values with these weights."""
-    params = "".join(
-        f", %{n}_w: Tensor[({HIDDEN}, {HIDDEN}), {dtype}], %{n}_b: Tensor[({HIDDEN}), {dtype}]"
-        for n in "qkv"
-    )
-    heads = f"newshape=[-1, {HEADS}, {SIZE}]), axes=[1, 0, 2])"
-    return nvm.relay.parse(f"""#[version = "0.0.5"]
-def @main(%x: Tensor[(?n, {HIDDEN}), {dtype}]{params}) {{
-  let %q = {q};
-  let %k = {k};
-  let %v = {v};
-  let %s = nn.batch_matmul(transpose(reshape(%q, {heads}, transpose(reshape(%k, {heads}, transpose_b=True);
-  let %m = nn.batch_matmul(nn.softmax(%s, axis=-1), transpose(reshape(%v, {heads}, transpose_b=False);
-  let %o = reshape(transpose(%m, axes=[1, 0, 2]), newshape=[-1, {HIDDEN}]);
-  {result}
-}}""")
+    return program(f"{steps(q, k, v)}\n  {result}", dtype)
 
 
 def rows(count: int, dtype: str = "float32") -> Array:
     return np.random.default_rng(count).standard_normal((count, HIDDEN)).astype(dtype)
 
 
-def check(mod: IRModule, count: int, dtype: str = "float32", **options: Any) -> tuple[int, int]:
+def check(
+    mod: IRModule, count: int, dtype: str = "float32", names: str = "qkv", **options: Any
+) -> tuple[int, int]:
     """Compare with the oracle; how many kernels with products ran, and how many kernels at all."""
-    params, x = weights(dtype), rows(count, dtype)
+    params, x = weights(dtype, names), rows(count, dtype)
     expected = np.asarray(evaluate(mod, (x, *params.values()), "main"))
     exe = nvm.compile(mod, params=params, native=False, **options)
     with nvm.VirtualMachine(exe, profile=True) as vm:
@@ -73,7 +84,7 @@ def check(mod: IRModule, count: int, dtype: str = "float32", **options: Any) -> 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_one_product_and_attention_in_place(dtype: str) -> None:
     assert check(attention(dtype=dtype), 30, dtype) == (1, 2)
-    off = {"passes_off": ("combine_parallel_dense",)}
+    off: dict[str, Any] = {"passes_off": ("combine_parallel_dense",)}
     assert check(attention(dtype=dtype), 30, dtype, **off) == (3, 4)
 
 
@@ -133,6 +144,22 @@ def test_in_branches() -> None:
     """A product that only one branch evaluates."""
     branch = f"if (any(less(%x, 100f))) {{ {dense('k')} }} else {{ {dense('v')} }}"
     check(attention(k=branch), 9)
+
+
+@pytest.mark.parametrize("place", ["branch", "function"])
+@pytest.mark.parametrize("taken", [False, True])
+def test_attention_that_may_not_run(place: str, taken: bool) -> None:
+    """Its products are not computed with those of attention that does."""
+    inner = steps(dense("a"), dense("b"), dense("c")) + " %o"
+    condition = f"any({'less' if taken else 'greater'}(%x, 100f))"
+    if place == "branch":
+        end = f"if ({condition}) {{{inner}}} else {{ %o }}"
+    else:
+        end = f"let %f = fn () {{{inner}}}; if ({condition}) {{ %f() + exp(%f()) }} else {{ %o }}"
+    first = steps(dense("q"), dense("k"), dense("v"))
+    mod = program(f"{first} {end}", names="qkvabc")
+    calls = {"branch": 1, "function": 2}[place]
+    assert check(mod, 9, names="qkvabc")[0] == (1 + calls if taken else 1)
 
 
 def test_bound_late() -> None:

@@ -13,8 +13,9 @@ The kernel of attention (fuse_attention.py) reads rows of the slices where they 
 would copy them, or have split_products to undo this, so only products are combined whose results move (reshape,
 transpose...) to matrix products of which one has a softmax behind it.
 
-Only where weights are constants that nothing else reads and whose elements are known, in one float dtype with the
-input, and either all or none have a constant bias of one number a column.
+Only products of one block, so that none is computed for a branch or a function that does not run, and only where
+weights are constants that nothing else reads and whose elements are known, in one float dtype with the input, and
+either all or none have a constant bias of one number a column.
 
 The name is TVM's (CombineParallelDense), which makes a batch of such products.
 Needs: inferred types, named effects. Keeps: both. Cost: O(nodes + bytes of such weights).
@@ -29,6 +30,7 @@ import numpy as np
 
 from nimblevm.compiler.dataflow import FLOATS, Dataflow, is_op, is_total_call
 from nimblevm.compiler.fuse_attention import MOVES
+from nimblevm.compiler.home_blocks import HomeBlocks
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import (
     Rewriter,
@@ -67,17 +69,22 @@ class _Finder:
     def __init__(self, flow: Dataflow) -> None:
         self.flow = flow
         self.found: dict[Expr, list[_Product]] = {}
-        groups: dict[tuple[Expr, str, bool], list[_Product]] = {}
-        readers: dict[Expr, set[Expr]] = {}
+        readers: dict[_Product, set[Expr]] = {}
         for node in flow.order:
             product = self._product(node)
             into = self._matrix_products(product.value) if product is not None else None
             if product is not None and into:
-                key = (product.dense.args[0], _dtype(product.dense), product.bias is not None)
-                groups.setdefault(key, []).append(product)
-                readers[product.value] = into
+                readers[product] = into
+        if len(readers) < 2:
+            return
+        home = HomeBlocks(flow.root).home
+        groups: dict[tuple[Expr, int, str, bool], list[_Product]] = {}
+        for product in readers:
+            dense = product.dense
+            key = (dense.args[0], home[dense], _dtype(dense), product.bias is not None)
+            groups.setdefault(key, []).append(product)
         for group in groups.values():
-            into = set().union(*(readers[p.value] for p in group))
+            into = set().union(*(readers[product] for product in group))
             if len(group) > 1 and any(self._has_softmax(node) for node in into):
                 self.found.update({p.value: group for p in group})
 
