@@ -69,23 +69,13 @@ def lanes_of(body: Sequence[Statement]) -> int:
 
 
 def is_of_vectors(loop: For) -> bool:
-    """Whether a loop's turns are whole vectors of 16 elements, however many: x * 16."""
+    """Whether a loop's turns are whole vectors of 16 elements, however many: written as x * 16. Sizes of operands are
+    not, whatever their dims: callers compute them. So these are loops over padded scratch, as attention's over keys.
+    """
     extent = loop.extent
     if not isinstance(extent, Binary) or extent.op != "mul" or isinstance(extent.lhs, Const):
         return False
     return isinstance(extent.rhs, Const) and extent.rhs.value == LANES
-
-
-def writes_apart(loop: For) -> bool:
-    """Whether no turn of an innermost loop reads or writes an element that another one writes, as far as it is easy to
-    see. What turns add up in locals is not looked at.
-    """
-    loaded = {load.buffer for load in loads_of(loop.body)}
-    return all(
-        s.buffer not in loaded and s.indices and s.indices[-1] is loop.var
-        for s in loop.body
-        if isinstance(s, Store)
-    )
 
 
 def pitches(kernel: Kernel) -> dict[tuple[int, int], int]:
@@ -176,5 +166,4 @@ __all__ = [
     "pitches",
     "stored",
     "touched",
-    "writes_apart",
 ]

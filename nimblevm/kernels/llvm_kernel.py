@@ -23,7 +23,6 @@ from nimblevm.kernels.facts import (
     nonzero,
     pitches,
     touched,
-    writes_apart,
 )
 from nimblevm.kernels.llvm_ops import MEMORY, REGISTER, Helpers, Lines
 from nimblevm.kernels.loop_ir import (
@@ -217,13 +216,13 @@ class KernelText(ScopedValues):
         inner = any(isinstance(s, For) for s in all_statements(loop.body))
         outer_group = self.group
         extra = ""
-        vectors = not inner and is_of_vectors(loop)
-        if (loop.parallel or (vectors and writes_apart(loop))) and not inner:
+        if loop.parallel and not inner:
             self.group = self._node("distinct !{}")
             extra = ", " + self._node(f'!{{!"llvm.loop.parallel_accesses", {self.group}}}')
         if loop.masked:
             extra += self._masked(loop)
-        elif vectors:
+        elif not inner and is_of_vectors(loop):
+            # Several vectors at a time would leave a rest, which is computed in halves and single elements.
             extra += self._one_vector(lanes_of(loop.body))
         if loop.parallel and not inner and self._reads_panels(loop):
             # Unrolled first, the turns are lost to the vectoriser, which then takes the loop around. Other tiles on
