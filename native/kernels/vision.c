@@ -281,13 +281,15 @@ static nvm_status of_class(const nvm_kernel_ctx *ctx, const job *j, int64_t firs
   nvm_status status = NVM_OK;
   *out_order = NULL;
   *out_kept = 0;
-  if (!(j->threshold > 0) || j->boxes == 0) return NVM_OK;
+  if (!(j->threshold > 0)) return nvm_order_charge(ctx, 1, work);
   int64_t *order = by_score(ctx, j, j->boxes, scratch, work, &status);
   if (!order) return status;
   for (int64_t p = 0; p < j->boxes; ++p) {
     const double score = field(j->dtype, j->scores, j->score_first + order[p]);
     if (score > (double)least) order[valid++] = order[p];
   }
+  status = nvm_order_charge(ctx, j->boxes, work);
+  if (status != NVM_OK) return status;
   status = suppress(ctx, j, first, order, valid, scratch + 4 * j->boxes, work);
   for (int64_t p = 0; p < valid && (j->limit < 0 || kept < j->limit); ++p) {
     if (order[p] >= 0 && field(j->dtype, j->scores, j->score_first + order[p]) > -1)
@@ -320,14 +322,16 @@ static nvm_status all_class_rows(const nvm_kernel_ctx *ctx, int dtype, int items
   const int64_t batch = dims[0], classes = dims[1], boxes = dims[2];
   int64_t *rows = bufs[5], *count = bufs[6];
   int64_t work = 0, row = 0;
+  nvm_status status = NVM_OK;
   job j = of_classes(dtype, itemsize, bufs, dims);
+  *count = 0;
+  if (boxes == 0) return NVM_OK; /* of classes without boxes there may be any number */
   for (int64_t b = 0; b < batch; ++b) {
     for (int64_t c = 0; c < classes; ++c) {
       const int64_t *order;
       int64_t kept;
       j.score_first = (b * classes + c) * boxes;
-      const nvm_status status =
-          of_class(ctx, &j, b * boxes, *(const float *)bufs[4], bufs[7], &work, &order, &kept);
+      status = of_class(ctx, &j, b * boxes, *(const float *)bufs[4], bufs[7], &work, &order, &kept);
       if (status != NVM_OK) return status;
       for (int64_t p = 0; p < kept; ++p, ++row) {
         rows[3 * row] = b;
@@ -337,8 +341,11 @@ static nvm_status all_class_rows(const nvm_kernel_ctx *ctx, int dtype, int items
     }
   }
   *count = row;
-  for (row *= 3; row < 3 * batch * classes * boxes; ++row) rows[row] = -1;
-  return NVM_OK;
+  rows += 3 * row;
+  NVM_PIECES(ctx, 3 * (batch * classes * boxes - row), &work, status, begin, end) {
+    for (int64_t i = begin; i < end; ++i) rows[i] = -1;
+  }
+  return status;
 }
 
 /* dims: batch, classes, boxes. For each of the batch: rows (class, box) and their scores, then
@@ -351,7 +358,8 @@ static nvm_status all_class_batches(const nvm_kernel_ctx *ctx, int dtype, int it
   for (int64_t b = 0; b < batch; ++b) {
     int64_t *rows = (int64_t *)bufs[5] + 2 * b * all;
     int64_t row = 0;
-    for (int64_t c = 0; c < classes; ++c) {
+    /* Of classes without boxes there may be any number. */
+    for (int64_t c = 0; boxes > 0 && c < classes; ++c) {
       const int64_t *order;
       int64_t kept;
       j.score_first = (b * classes + c) * boxes;

@@ -264,6 +264,20 @@ def test_every_class_keeps_its_own_boxes() -> None:
     np.testing.assert_array_equal(best[0, :5], np.float32([0.9, 0.6, 0.3, 0.3, 0]))
 
 
+@pytest.mark.parametrize("output_format", ["onnx", "tensorflow"])
+def test_classes_without_boxes_take_no_time(output_format: str) -> None:
+    """They are in no memory, so that an input without a byte may have any number of them."""
+    values = np.zeros((1, 0, 4), "float32"), np.zeros((1, 2**40, 0), "float32")
+    mod = program(
+        lambda b, s: relay.vision.all_class_non_max_suppression(b, s, -1, 0.5, 0.1, output_format),
+        values,
+    )
+    with nvm.compile(mod, native=False) as exe, nvm.VirtualMachine(exe) as vm:
+        found = [np.asarray(value) for value in flat(vm.run(*values))]
+    assert found[-1].tolist() == [0]
+    assert [value.size for value in found[:-1]] == [0] * (len(found) - 1)
+
+
 def test_boxes_without_a_score_above_zero_and_nan() -> None:
     scores = np.float32([[[-0.5, -0.25, -1, np.nan, 0]]])
     rows, count = run(
