@@ -20,9 +20,8 @@ from nimblevm.relay.dataflow_pattern import DFPattern, is_constant, is_op, wildc
 from nimblevm.relay.dims import Dim
 from nimblevm.relay.ir import Call, Expr, is_known
 from nimblevm.relay.op.clip import bounds
-from nimblevm.relay.op.conv import as_tuple
 from nimblevm.relay.op.registry import Op, get
-from nimblevm.relay.op.windows import padding_pairs
+from nimblevm.relay.op.windows import padding_pairs, per_axis
 from nimblevm.relay.types import TensorType
 
 MAX_STEPS = 8
@@ -202,9 +201,7 @@ def _conv2d(call: Call) -> Layer | None:
     pads = padding_pairs(attrs.padding, 2)
     if max(p for pair in pads for p in pair) > MAX_PADDING:
         return None
-    strides, dilation = (
-        v * 2 if len(v) == 1 else v for v in map(as_tuple, (attrs.strides, attrs.dilation))
-    )
+    strides, dilation = (per_axis(v, 2) for v in (attrs.strides, attrs.dilation))
     kernel = (int(weight.shape[2]), int(weight.shape[3]))
     geometry = Geometry(height, width, kernel, strides, dilation, (pads[0], pads[1]))
     last = attrs.data_layout == "NHWC"

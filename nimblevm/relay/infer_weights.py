@@ -18,6 +18,7 @@ from nimblevm.relay.dims import Dim
 from nimblevm.relay.op import conv
 from nimblevm.relay.op.attr_types import attribute_fault
 from nimblevm.relay.op.registry import Op
+from nimblevm.relay.op.windows import per_axis
 from nimblevm.relay.types import IncompleteType, TensorType, Type
 from nimblevm.relay.unify import Solver
 
@@ -49,8 +50,7 @@ def _convolution(row: conv.Row) -> Rule:
         groups = attrs.groups
         if not known or len(data.shape) != len(layout) or "C" not in layout or groups < 1:
             return None
-        size = conv.as_tuple(attrs.kernel_size)
-        size = size * row.rank if len(size) == 1 else size
+        size = per_axis(attrs.kernel_size, row.rank)
         inputs = data.shape[layout.index("C")]
         each = dims.floordiv(inputs, groups) if groups != 1 else inputs
         letters: dict[str, Dim] = dict(zip(row.spatial, size, strict=False))

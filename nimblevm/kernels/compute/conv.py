@@ -27,7 +27,7 @@ from nimblevm.kernels.tensor_expr import (
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim
 from nimblevm.relay.op.conv import TABLE, Row, windows
-from nimblevm.relay.op.windows import Window, arranged
+from nimblevm.relay.op.windows import Window, arranged, per_axis
 
 
 class _Conv:
@@ -44,8 +44,7 @@ class _Conv:
         self.of_out = dict(zip(self.out_layout, out.shape, strict=True))
         of_weight = dict(zip(attrs.kernel_layout, self.weight.shape, strict=True))
         if attrs.kernel_size is not None:
-            size = attrs.kernel_size * (row.rank if len(attrs.kernel_size) == 1 else 1)
-            of_weight.update(zip(row.spatial, size, strict=True))
+            of_weight.update(zip(row.spatial, per_axis(attrs.kernel_size, row.rank), strict=True))
         self.kernel = tuple(of_weight[c] for c in row.spatial)
         self.sizes = tuple(self.of_data[c] for c in row.spatial)
         # Channels of data and of the result in a group.

@@ -20,8 +20,9 @@ from nimblevm.kernels.tensor_expr import (
     single,
 )
 from nimblevm.relay.op import crop_and_resize
-from nimblevm.relay.op.grid_sample import ALPHA, SPAN, target
+from nimblevm.relay.op.grid_sample import ALPHA, SPAN
 from nimblevm.relay.op.resize import Sampling
+from nimblevm.relay.op.windows import per_axis
 
 
 def _crop(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tensors:
@@ -70,7 +71,7 @@ def _affine(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tenso
     def at(index: Index) -> Steps:
         n, k, *turns = index
         places = []
-        for turn, size in zip(turns, target(attrs), strict=True):
+        for turn, size in zip(turns, per_axis(attrs.target_shape, 2), strict=True):
             step = b.const(SPAN / max(size - 1, 1), dtype)
             places.append(b.sub(b.mul(b.cast(turn, dtype), step), b.const(1, dtype)))
         y, x = places

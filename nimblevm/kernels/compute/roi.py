@@ -21,8 +21,8 @@ from nimblevm.kernels.tensor_expr import (
     single,
 )
 from nimblevm.relay.op.resize import Sampling
-from nimblevm.relay.op.roi import EPSILON, MOST_SAMPLES, pooled
-from nimblevm.relay.op.windows import arranged
+from nimblevm.relay.op.roi import EPSILON, MOST_SAMPLES
+from nimblevm.relay.op.windows import arranged, per_axis
 
 Bin = Callable[["_Region", Index, dict[str, Value]], Steps]
 
@@ -88,7 +88,7 @@ def _compute(one_bin: Bin, cost: int) -> Compute:
 def _align(region: _Region, index: Index, where: dict[str, Value]) -> Steps:
     em, b, attrs = region.em, region.em.b, region.attrs
     axes, counts, firsts, steps = [], [], [], []
-    for n, (letter, bins) in enumerate(zip("HW", pooled(attrs), strict=True)):
+    for n, (letter, bins) in enumerate(zip("HW", per_axis(attrs.pooled_size, 2), strict=True)):
         start, end = yield from region.corners(2 - n)
         scale = region.const(attrs.spatial_scale)
         start, end = start * scale, end * scale
@@ -137,7 +137,7 @@ def _pool(region: _Region, index: Index, where: dict[str, Value]) -> Steps:
     em, b, attrs, data = region.em, region.em.b, region.attrs, region.data
     scale, epsilon = region.const(attrs.spatial_scale), region.const(EPSILON)
     firsts, counts = [], []
-    for n, (letter, bins) in enumerate(zip("HW", pooled(attrs), strict=True)):
+    for n, (letter, bins) in enumerate(zip("HW", per_axis(attrs.pooled_size, 2), strict=True)):
         corners = yield from region.corners(2 - n)
         start, end = (region.int_of("round", corner * scale) for corner in corners)
         long = b.binary("max", b.add(b.sub(end, start), b.i64(1)), b.i64(1))

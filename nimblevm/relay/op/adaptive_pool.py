@@ -39,6 +39,7 @@ from nimblevm.relay.op.windows import (
     check_rank,
     layout_of,
     numbers,
+    per_axis,
     to_order,
 )
 from nimblevm.relay.types import TensorType, Type
@@ -153,8 +154,7 @@ def out_sizes(row: Row, attrs: Any, sizes: tuple[Dim, ...]) -> tuple[Dim, ...]:
         return (1,) * row.rank
     if not attrs.output_size:
         return sizes
-    found: tuple[Dim, ...] = attrs.output_size
-    return found * row.rank if len(found) == 1 else found
+    return per_axis(attrs.output_size, row.rank)
 
 
 def _relation(row: Row) -> Callable[[TypeContext, tuple[Type, ...], Any], Type]:

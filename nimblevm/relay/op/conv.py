@@ -48,6 +48,7 @@ from nimblevm.relay.op.windows import (
     numbers,
     padding_of,
     padding_pairs,
+    per_axis,
     require_at_least,
     require_fits,
     to_order,
@@ -106,18 +107,11 @@ def _attrs_class(row: Row) -> type:
 ATTRS = {row.name: _attrs_class(row) for row in TABLE}
 
 
-def as_tuple(value: object) -> tuple[Any, ...]:
-    """An attribute that may be one number."""
-    return value if isinstance(value, tuple) else (value,)
-
-
 def windows(row: Row, attrs: Any, sizes: tuple[Dim, ...], kernel: tuple[Dim, ...]) -> list[Window]:
     """The windows along each axis, of attributes that are right. For a transpose: those that lead from its result
     (`sizes` is then the result's) back to data."""
     count = row.rank
-    strides, dilation = (
-        v * count if len(v) == 1 else v for v in (as_tuple(attrs.strides), as_tuple(attrs.dilation))
-    )
+    strides, dilation = (per_axis(v, count) for v in (attrs.strides, attrs.dilation))
     pairs = padding_pairs(attrs.padding, count)
     return [
         Window(size, k, s, d, before, after)
@@ -193,8 +187,7 @@ def _sizes(
         kernel.append(size if wanted is None else ctx.require_dim(1, axis, wanted[position]))
     sizes = tuple(data[letter][1] for letter in row.spatial)
     found: list[Dim] = []
-    more = as_tuple(attrs.output_padding) if row.transposed else (0,)
-    more = more * row.rank if len(more) == 1 else more
+    more = per_axis(attrs.output_padding if row.transposed else 0, row.rank)
     for window, letter, extra in zip(
         windows(row, attrs, sizes, tuple(kernel)), row.spatial, more, strict=True
     ):
@@ -281,8 +274,7 @@ def _reference(row: Row) -> Callable[[tuple[Array, ...], Any, Type], Array]:
         found = windows(row, attrs, sizes, kernel)
         with np.errstate(all="ignore"):
             if row.transposed:
-                more = as_tuple(attrs.output_padding)
-                more = more * row.rank if len(more) == 1 else more
+                more = per_axis(attrs.output_padding, row.rank)
                 outs = [
                     (n - 1) * w.stride + int(w.reach) - w.before - w.after + extra  # type: ignore[arg-type]
                     for n, w, extra in zip(sizes, found, more, strict=True)

@@ -14,6 +14,7 @@ Differs from numpy: there is no such function.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +42,7 @@ from nimblevm.relay.op.windows import (
     numbers,
     padding_of,
     padding_pairs,
+    per_axis,
     require_fits,
 )
 from nimblevm.relay.types import TensorType, Type
@@ -69,18 +71,13 @@ def packed_kernel(weight: Array, layout: str) -> Array:
 
 def windows(attrs: Conv2DPackAttrs, sizes: tuple[Dim, ...]) -> list[Window]:
     """The windows along height and width, of attributes that are right."""
-    two = (_pair(attrs.kernel_size), _pair(attrs.strides), _pair(attrs.dilation))
+    two = (per_axis(v, 2) for v in (attrs.kernel_size, attrs.strides, attrs.dilation))
     return [
         Window(size, kernel, stride, dilation, before, after)
         for size, kernel, stride, dilation, (before, after) in zip(
             sizes, *two, padding_pairs(attrs.padding, 2), strict=True
         )
     ]
-
-
-def _pair(value: Any) -> tuple[int, ...]:
-    found = value if isinstance(value, tuple) else (value,)
-    return found * 2 if len(found) == 1 else found
 
 
 def operands(
@@ -119,7 +116,7 @@ def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: Conv2DPackAt
         raise ctx.fail(f"weight must have rank 3 (panels, elements of a window, {LANES})", 1)
     ctx.require_dim(1, 2, LANES)
     ctx.require_dim(1, 0, -(-attrs.channels // LANES))
-    height, width = _pair(attrs.kernel_size)
+    height, width = per_axis(attrs.kernel_size, 2)
     depth, inner = weight.shape[1], data.shape[layout.index("C")]
     if isinstance(depth, int):
         if depth % (height * width):
@@ -140,7 +137,7 @@ def _reference(inputs: tuple[Array, ...], attrs: Conv2DPackAttrs, result: Type) 
     found = windows(attrs, data.shape[1:3])
     if any(w.padded < w.reach for w in found):  # type: ignore[operator]
         raise ShapeMismatch(f"nn.contrib_conv2d_pack: the kernel does not fit {data.shape[1:3]}")
-    if weight.shape[1] != _pair(attrs.kernel_size)[0] * _pair(attrs.kernel_size)[1] * data.shape[3]:
+    if weight.shape[1] != math.prod(per_axis(attrs.kernel_size, 2)) * data.shape[3]:
         raise ShapeMismatch(
             f"nn.contrib_conv2d_pack: data {data.shape} and weight {weight.shape} differ in the channels"
         )

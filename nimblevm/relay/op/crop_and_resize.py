@@ -32,7 +32,14 @@ from nimblevm.relay.op.common import (
 )
 from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, register
 from nimblevm.relay.op.resize import DTYPES, Sampling, along, result_name, taps
-from nimblevm.relay.op.windows import arranged, check_rank, layout_of, numbers, to_order
+from nimblevm.relay.op.windows import (
+    arranged,
+    check_rank,
+    layout_of,
+    numbers,
+    per_axis,
+    to_order,
+)
 from nimblevm.relay.types import TensorType, Type
 
 
@@ -97,7 +104,7 @@ def _reference(inputs: tuple[Array, ...], attrs: CropAndResizeAttrs, result: Typ
     calc = "float64" if data.dtype == np.dtype("float64") else "float32"
     images = to_order(data, attrs.layout, "NCHW")
     count, channels, *space = images.shape
-    sizes = (attrs.crop_size * 2)[:2]
+    sizes = per_axis(attrs.crop_size, 2)
     out = np.zeros((len(boxes), channels, *sizes), calc)
     spec = sampling(attrs)
     exact = spec.method == "nearest_neighbor"

@@ -40,7 +40,7 @@ from nimblevm.relay.op.common import (
 )
 from nimblevm.relay.op.other_context import OtherContext
 from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, get, register
-from nimblevm.relay.op.windows import Window, check_rank, numbers, to_order
+from nimblevm.relay.op.windows import Window, check_rank, numbers, per_axis, to_order
 from nimblevm.relay.types import TensorType, Type
 
 
@@ -81,7 +81,7 @@ def plain(attrs: DeformableConv2DAttrs, **changed: Any) -> Any:
 def kernel_of(attrs: DeformableConv2DAttrs, weight: tuple[Dim, ...]) -> tuple[Dim, Dim]:
     """The kernel's height and width."""
     if attrs.kernel_size is not None:
-        height, width = (attrs.kernel_size * 2)[:2]
+        height, width = per_axis(attrs.kernel_size, 2)
         return height, width
     found = dict(zip(attrs.kernel_layout, weight, strict=True))
     return found["H"], found["W"]

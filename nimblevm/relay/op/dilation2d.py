@@ -40,6 +40,7 @@ from nimblevm.relay.op.windows import (
     numbers,
     padding_of,
     padding_pairs,
+    per_axis,
     require_fits,
     to_order,
 )
@@ -69,7 +70,7 @@ def windows(
     attrs: Dilation2DAttrs, sizes: tuple[Dim, ...], kernel: tuple[Dim, ...]
 ) -> list[Window]:
     """The windows along H and W."""
-    strides, dilations = ((v * 2)[:2] for v in (attrs.strides, attrs.dilations))
+    strides, dilations = (per_axis(v, 2) for v in (attrs.strides, attrs.dilations))
     pairs = padding_pairs(attrs.padding, 2)
     return [
         Window(size, k, s, d, *pads)
@@ -116,9 +117,7 @@ def _reference(inputs: tuple[Array, ...], attrs: Dilation2DAttrs, result: Type) 
             slice(k * w.dilation, k * w.dilation + (n - 1) * w.stride + 1, w.stride)
             for k, w, n in zip(place, found, outs, strict=True)
         )
-        more = np.asarray([channel[place] for channel in weight], weight.dtype)
-        value = padded[:, :, cut[0], cut[1]] + more.reshape(-1, 1, 1)
-        out = np.maximum(out, value)
+        out = np.maximum(out, padded[:, :, *cut] + weight[:, *place, None, None])
     moved = np.ascontiguousarray(to_order(out, "NCHW", attrs.data_layout))
     return rounded(moved, attrs.out_dtype or dtype_name(inputs[0]))
 

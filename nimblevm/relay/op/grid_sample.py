@@ -44,7 +44,7 @@ from nimblevm.relay.op.common import (
 )
 from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, register
 from nimblevm.relay.op.resize import cubic_weights
-from nimblevm.relay.op.windows import check_rank, numbers
+from nimblevm.relay.op.windows import check_rank, numbers, per_axis
 from nimblevm.relay.types import TensorType, Type
 
 METHODS = ("bilinear", "nearest", "bicubic")
@@ -76,12 +76,6 @@ class GridSampleAttrs(Attrs):
     layout: str = "NCHW"
     padding_mode: str = "zeros"
     align_corners: bool = True
-
-
-def target(attrs: AffineGridAttrs) -> tuple[int, int]:
-    """Rows and columns."""
-    rows, columns = (attrs.target_shape * 2)[:2]
-    return rows, columns
 
 
 def _affine(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: AffineGridAttrs) -> Type:
@@ -119,7 +113,7 @@ def _affine_reference(inputs: tuple[Array, ...], attrs: AffineGridAttrs, result:
     wide = as_compute(data)
     y, x = (
         np.arange(n).astype(wide.dtype) * wide.dtype.type(SPAN / max(n - 1, 1)) - wide.dtype.type(1)
-        for n in target(attrs)
+        for n in per_axis(attrs.target_shape, 2)
     )
     parts = [wide[:, :, k, None, None] for k in range(3)]
     with np.errstate(all="ignore"):

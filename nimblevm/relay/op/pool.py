@@ -41,6 +41,7 @@ from nimblevm.relay.op.windows import (
     numbers,
     padding_of,
     padding_pairs,
+    per_axis,
     require_fits,
     to_order,
 )
@@ -93,15 +94,10 @@ def _attrs_class(row: Row) -> type:
 ATTRS = {row.name: _attrs_class(row) for row in TABLE}
 
 
-def _repeated(value: object, count: int) -> tuple[int, ...]:
-    found: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
-    return found * count if len(found) == 1 else found
-
-
 def windows(row: Row, attrs: Any, sizes: tuple[Dim, ...]) -> list[Window]:
     """The windows along each axis, of attributes that are right; with ceil_mode, the padding is a stride - 1 longer."""
     count = row.rank
-    lists = [_repeated(v, count) for v in (attrs.pool_size, attrs.strides, attrs.dilation)]
+    lists = [per_axis(v, count) for v in (attrs.pool_size, attrs.strides, attrs.dilation)]
     pairs = padding_pairs(attrs.padding, count)
     return [
         Window(size, k, s, d, before, after + (s - 1 if attrs.ceil_mode else 0))

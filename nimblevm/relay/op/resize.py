@@ -50,6 +50,7 @@ from nimblevm.relay.op.windows import (
     check_rank,
     layout_of,
     numbers,
+    per_axis,
     to_order,
 )
 from nimblevm.relay.types import TensorType, Type
@@ -229,8 +230,7 @@ def out_sizes(attrs: Any, sizes: Sequence[Dim]) -> tuple[Dim, ...]:
     if type(attrs) in _SCALES:
         scales = (getattr(attrs, name) for name in _SCALES[type(attrs)].names)
         return tuple(map(scaled, sizes, scales))
-    count = len(sizes)
-    return attrs.size * count if len(attrs.size) == 1 else tuple(attrs.size)
+    return per_axis(attrs.size, len(sizes))
 
 
 def result_name(attrs: Any, operand: str) -> str:

@@ -39,7 +39,14 @@ from nimblevm.relay.op.common import (
     tensor_of,
 )
 from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, register
-from nimblevm.relay.op.windows import arranged, check_rank, layout_of, numbers, to_order
+from nimblevm.relay.op.windows import (
+    arranged,
+    check_rank,
+    layout_of,
+    numbers,
+    per_axis,
+    to_order,
+)
 from nimblevm.relay.types import TensorType, Type
 
 MOST_SAMPLES = 2**14
@@ -76,12 +83,6 @@ class ROIPoolAttrs(Attrs):
     def __post_init__(self) -> None:
         set_axes(self, "pooled_size")
         Attrs.__post_init__(self)
-
-
-def pooled(attrs: Any) -> tuple[int, int]:
-    """Bins along H and W."""
-    first, *rest = attrs.pooled_size
-    return first, (rest or [first])[0]
 
 
 def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: Any) -> Type:
@@ -132,7 +133,9 @@ def _align(image: Array, roi: Array, attrs: ROIAlignAttrs) -> Array:
     kind = roi.dtype.type
     value, counts = image, []
     x1, y1, x2, y2 = roi[1:] * kind(attrs.spatial_scale)
-    for axis, bins, start, end in zip((1, 2), pooled(attrs), (y1, x1), (y2, x2), strict=True):
+    for axis, bins, start, end in zip(
+        (1, 2), per_axis(attrs.pooled_size, 2), (y1, x1), (y2, x2), strict=True
+    ):
         size = np.maximum(end - start, kind(1)) / kind(bins)
         count = attrs.sample_ratio
         if count <= 0:
@@ -143,7 +146,7 @@ def _align(image: Array, roi: Array, attrs: ROIAlignAttrs) -> Array:
         first = start + np.arange(bins).astype(kind) * size
         value = _linear(value, axis, (first[:, None] + offset).reshape(-1))
         counts.append(count)
-    rows, columns = pooled(attrs)
+    rows, columns = per_axis(attrs.pooled_size, 2)
     wide = value.reshape(-1, rows, counts[0], columns, counts[1]).astype("float64")
     if attrs.mode == "max":
         return np.asarray(wide.max((2, 4), initial=-np.inf))
@@ -151,7 +154,7 @@ def _align(image: Array, roi: Array, attrs: ROIAlignAttrs) -> Array:
 
 
 def _max_pool(image: Array, roi: Array, attrs: ROIPoolAttrs) -> Array:
-    kind, (rows, columns) = roi.dtype.type, pooled(attrs)
+    kind, (rows, columns) = roi.dtype.type, per_axis(attrs.pooled_size, 2)
     scaled = roi[1:] * kind(attrs.spatial_scale)
     away = np.trunc(scaled) + np.where(
         np.abs(scaled - np.trunc(scaled)) >= kind(0.5), np.sign(scaled), kind(0)
@@ -183,7 +186,7 @@ def _reference(inputs: tuple[Array, ...], attrs: Any, result: Type) -> Array:
     name = "vision.roi_align" if align else "vision.roi_pool"
     images = to_order(data, attrs.layout, "NCHW")
     images = as_compute(images) if align else images
-    out = np.zeros((len(rois), images.shape[1], *pooled(attrs)), images.dtype)
+    out = np.zeros((len(rois), images.shape[1], *per_axis(attrs.pooled_size, 2)), images.dtype)
     with np.errstate(all="ignore"):
         for r, roi in enumerate(as_compute(rois)) if out.size else ():
             image = _image(name, images, roi)

@@ -49,11 +49,15 @@ class Window:
         return dims.add(dims.floordiv(dims.sub(self.padded, self.reach), self.stride), 1)
 
 
+def per_axis(value: object, count: int) -> tuple[Any, ...]:
+    """An attribute of `count` values of which one may stand for all; a wrong number of them stays as it is."""
+    found = value if isinstance(value, tuple) else (value,)
+    return found * count if len(found) == 1 else found
+
+
 def numbers(ctx: TypeContext, name: str, value: object, count: int, least: int) -> tuple[int, ...]:
     """An attribute of `count` integers >= least (one integer stands for all)."""
-    found = value if isinstance(value, tuple) else (value,)
-    if len(found) == 1:
-        found = found * count
+    found = per_axis(value, count)
     ok = all(isinstance(v, int) and not isinstance(v, bool) and v >= least for v in found)
     if len(found) != count or not ok:
         raise ctx.fail(f"{name} must be {count} integers >= {least}, not {value!r}")
@@ -125,5 +129,5 @@ def to_order(value: Array, layout: str, order: str) -> Array:
 
 __all__ = [
     "SPATIAL", "Window", "arranged", "check_rank", "layout_of", "numbers", "padding_of", "padding_pairs",
-    "require_at_least", "require_fits", "to_order",
+    "per_axis", "require_at_least", "require_fits", "to_order",
 ]  # fmt: skip
