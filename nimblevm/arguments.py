@@ -51,10 +51,13 @@ _ADVICE = {
 
 def explain_arguments(namespace: dict[str, Any], names: Iterable[str]) -> None:
     """Wrap the functions of these names, in place; everything else in the namespace stays as it is."""
+    made: dict[Any, Any] = {}  # two names of one function stay one function
     for name in names:
         value = namespace.get(name)
         if isfunction(value) and not hasattr(value, "__wrapped__"):
-            namespace[name] = explained(value)
+            namespace[name] = made[value] = made.get(value) or explained(value)
+            if value.__qualname__ == name:  # where pickle finds it; elsewhere is the unwrapped one
+                made[value].__module__ = namespace["__name__"]
 
 
 def explain_missing(module: str, names: Sequence[str]) -> Callable[[str], Any]:

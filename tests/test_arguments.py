@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import inspect
 import io
+import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -182,6 +183,13 @@ def test_names_that_a_module_lacks() -> None:
         mod["f"]
     with pytest.raises(TypeNotFound, match=r"^the module has no type List"):
         mod.get_type("List")
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_public_functions_pickle(module: str) -> None:
+    """As multiprocessing does with a function: by its module and name."""
+    found = [function for _, function in functions(module) if inspect.isfunction(function)]
+    assert [f for f in found if pickle.loads(pickle.dumps(f)) is not f] == []
 
 
 def test_what_fits() -> None:

@@ -22,7 +22,7 @@ from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from typing import Any
 
-from nimblevm.arguments import explained_constructor, explained_methods
+from nimblevm.arguments import explain_arguments, explained_constructor, explained_methods
 from nimblevm.compiler import pass_base
 from nimblevm.errors import CompileError
 from nimblevm.relay.infer_type import infer_type
@@ -410,3 +410,5 @@ __all__ = [
     "FunctionPass", "ModulePass", "Pass", "PassContext", "PassInfo", "PassInstrument", "PassTimingInstrument",
     "Sequential", "builtin", "function_pass", "module_pass", "of_steps", "print_ir", "registered",
 ]  # fmt: skip
+
+explain_arguments(globals(), __all__)

@@ -3,7 +3,6 @@
 A facade: it re-exports names and adapts signatures, and nothing imports it. docs/from-tvm.md says what differs.
 """
 
-from nimblevm.arguments import explain_arguments
 from nimblevm.errors import NimbleError as TVMError
 from nimblevm.relay.ir import IRModule
 from nimblevm.tvm import contrib, ir, nd, parser, relay, runtime, target, testing, transform
@@ -15,12 +14,5 @@ __all__ = [
     "IRModule", "TVMError", "Target", "contrib", "cpu", "cuda", "device", "gpu", "ir", "nd", "opencl", "parser",
     "relay", "runtime", "target", "testing", "transform",
 ]  # fmt: skip
-
-for _public in (
-    ir, ir.instrument, ir.op, nd, relay.adt, relay.analysis, relay.build_module, relay.dataflow_pattern, relay.op,
-    relay.param_dict, relay.testing, relay.transform, relay.vm, target, testing, transform,
-):  # fmt: skip
-    explain_arguments(vars(_public), _public.__all__)
-explain_arguments(vars(relay), ["bind_params_by_name", "create_executor"])
 
 __getattr__ = explain_absent(__name__, MODULES, __all__)

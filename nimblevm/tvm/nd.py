@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nimblevm import dtypes
-from nimblevm.arguments import shown
+from nimblevm.arguments import explain_arguments, shown
 from nimblevm.devices.device import Device
 from nimblevm.errors import InvalidInputType
 from nimblevm.vm.tensor import Tensor
@@ -71,3 +71,5 @@ def from_dlpack(tensor: Any) -> Tensor:
 
 
 __all__ = ["NDArray", "array", "cpu", "cuda", "device", "empty", "from_dlpack", "gpu", "opencl"]
+
+explain_arguments(globals(), __all__)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from nimblevm.arguments import shown
+from nimblevm.arguments import explain_arguments, shown
 from nimblevm.errors import InvalidInput, InvalidInputType
 
 _CURRENT: ContextVar[tuple[Target, ...]] = ContextVar("targets", default=())
@@ -130,3 +130,5 @@ def places(target: Any, target_host: Any = None) -> tuple[str, str | None]:
 
 
 __all__ = ["Target", "TargetKind", "cuda", "places"]
+
+explain_arguments(globals(), __all__)

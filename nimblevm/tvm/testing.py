@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nimblevm.arguments import explain_arguments
 from nimblevm.devices.device import Device
 from nimblevm.tvm.nd import cpu
 
@@ -23,3 +24,5 @@ def enabled_targets() -> list[tuple[str, Device]]:
 
 
 __all__ = ["assert_allclose", "enabled_targets"]
+
+explain_arguments(globals(), __all__)

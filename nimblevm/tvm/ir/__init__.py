@@ -1,5 +1,6 @@
 """tvm.ir: modules, structural equality, types."""
 
+from nimblevm.arguments import explain_arguments
 from nimblevm.relay.ir import GlobalVar, IRModule, Span
 from nimblevm.relay.node_json import load_json, save_json
 from nimblevm.relay.structural import assert_structural_equal, structural_equal
@@ -23,3 +24,5 @@ __all__ = [
     "Type", "TypeCall", "TypeVar", "assert_structural_equal", "instrument", "load_json", "op", "register_op_attr",
     "save_json", "structural_equal", "structural_hash", "transform",
 ]  # fmt: skip
+
+explain_arguments(globals(), __all__)

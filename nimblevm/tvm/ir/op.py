@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nimblevm.arguments import explain_arguments
 from nimblevm.compiler.external import Check, register_op_check
 from nimblevm.relay.op.registry import Op, get
 
@@ -28,3 +29,5 @@ def register_op_attr(
 
 
 __all__ = ["Op", "register_op_attr"]
+
+explain_arguments(globals(), __all__)

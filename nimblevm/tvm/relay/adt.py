@@ -1,5 +1,6 @@
 """tvm.relay.adt: data types and patterns."""
 
+from nimblevm.arguments import explain_arguments
 from nimblevm.relay.ir import (
     Clause,
     Constructor,
@@ -16,3 +17,5 @@ __all__ = [
     "Clause", "Constructor", "Match", "Pattern", "PatternConstructor", "PatternTuple", "PatternVar", "PatternWildcard",
     "TypeData",
 ]  # fmt: skip
+
+explain_arguments(globals(), __all__)

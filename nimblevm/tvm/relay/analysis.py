@@ -1,5 +1,6 @@
 """tvm.relay.analysis: questions about programs."""
 
+from nimblevm.arguments import explain_arguments
 from nimblevm.relay.analysis import (
     all_type_vars,
     all_vars,
@@ -25,3 +26,5 @@ __all__ = [
     "detect_feature", "extract_fused_functions", "extract_intermdeiate_expr", "free_type_vars", "free_vars",
     "get_total_mac_number", "list_op_freqs", "post_order_visit", "unmatched_cases", "well_formed",
 ]  # fmt: skip
+
+explain_arguments(globals(), __all__)

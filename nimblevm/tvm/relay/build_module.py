@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nimblevm.arguments import explained_methods
+from nimblevm.arguments import explain_arguments, explained_methods
 from nimblevm.bytecode import executable
 from nimblevm.devices.device import Device
 from nimblevm.errors import NotProvided
@@ -100,3 +100,5 @@ def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Expr:
 
 
 __all__ = ["ExecutorFactory", "bind_params_by_name", "build", "create_executor", "load_module"]
+
+explain_arguments(globals(), __all__)

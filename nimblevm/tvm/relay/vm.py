@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nimblevm import driver
-from nimblevm.arguments import explained_methods
+from nimblevm.arguments import explain_arguments, explained_methods
 from nimblevm.relay.ir import Function, IRModule
 from nimblevm.tvm.relay.transform import passes_off
 from nimblevm.tvm.runtime.vm import Executable
@@ -59,3 +59,5 @@ class VMCompiler:
 
 
 __all__ = ["VMCompiler", "compile"]
+
+explain_arguments(globals(), __all__)

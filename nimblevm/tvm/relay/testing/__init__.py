@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nimblevm.arguments import explain_arguments
 from nimblevm.relay.infer_type import infer_expr
 from nimblevm.relay.ir import Expr, IRModule
 from nimblevm.tvm.absent import TESTING, explain_absent
@@ -25,5 +26,7 @@ __all__ = [
     "create_workload", "dcgan", "init", "layers", "lstm", "mlp", "mobilenet", "resnet", "run_infer_type",
     "run_opt_pass",
 ]  # fmt: skip
+
+explain_arguments(globals(), __all__)
 
 __getattr__ = explain_absent(__name__, TESTING, __all__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from nimblevm.arguments import explain_arguments
 from nimblevm.compiler import transform as passes
 from nimblevm.compiler.external import PatternRow
 from nimblevm.compiler.passes.annotate_target import annotate_target_pass
@@ -194,5 +195,7 @@ __all__ = [
     "Sequential", "SimplifyExpr", "SimplifyInference", "ToANormalForm", "ToGraphNormalForm", "build_config",
     "function_pass", "module_pass", "passes_off",
 ]  # fmt: skip
+
+explain_arguments(globals(), __all__)
 
 __getattr__ = explain_absent(__name__, TRANSFORM, __all__)
