@@ -9,7 +9,8 @@
 
 Compile time: relay (the language), compile, dim_report. Run time: load, Executable, VirtualMachine, Limits, Tensor,
 ADTValue, Handle, move, KEEP, Device and devices, profiling, set_log, build_info. Both: external (codegen of one's own).
-Every error is a NimbleError and a fitting builtin exception; nimblevm.errors has them all.
+Errors of programs, files and runs are NimbleErrors and a fitting builtin exception; nimblevm.errors has them all.
+Builders of programs refuse wrong arguments with a TypeError or ValueError too.
 
 Names are looked up on first use, so that a deployment runtime never loads the compiler.
 """
