@@ -25,7 +25,6 @@ import numpy as np
 from nimblevm.errors import ShapeMismatch
 from nimblevm.relay.dims import Dim
 from nimblevm.relay.op import conv
-from nimblevm.relay.op.cast import convert
 from nimblevm.relay.op.common import (
     ACCUMULATED,
     FLOATS,
@@ -40,6 +39,7 @@ from nimblevm.relay.op.common import (
 )
 from nimblevm.relay.op.other_context import OtherContext
 from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, get, register
+from nimblevm.relay.op.resize import inside
 from nimblevm.relay.op.windows import Window, check_rank, numbers, per_axis, to_order
 from nimblevm.relay.types import TensorType, Type
 
@@ -128,20 +128,20 @@ def _sampled(data: Array, offset: Array, found: list[Window], groups: int) -> Ar
     out = np.zeros((*data.shape[:2], r, s, rows, columns), data.dtype)
     for d, i, j in itertools.product(range(groups), range(r), range(s)):
         at = ((d * r + i) * s + j) * 2
-        taps, inside = [], np.ones((len(data), rows, columns), "bool")
+        taps, within = [], np.ones((len(data), rows, columns), "bool")
         for k, (w, place, count, size) in enumerate(
             zip(found, (i, j), (rows, columns), space, strict=True)
         ):
             start = np.arange(count) * w.stride + (place * w.dilation - w.before)
             start = start.astype(kind).reshape((-1, 1) if k == 0 else (1, -1))
             x = offset[:, at + k] + start
-            inside &= ~((x < 0) | (x >= size))
+            within &= ~((x < 0) | (x >= size))
             low = np.floor(x)
             t = x - low
             taps.append(
                 [
                     (
-                        np.clip(convert(low + kind(m), "int64"), 0, size - 1),
+                        inside(low + kind(m), size),
                         weight,
                         low + kind(m) < size,
                     )
@@ -154,7 +154,7 @@ def _sampled(data: Array, offset: Array, found: list[Window], groups: int) -> Ar
                 np.where(above[n] & left[n], image[:, y[n], x[n]], kind(0)) * (u[n] * v[n])
                 for (y, u, above), (x, v, left) in itertools.product(*taps)
             )
-            out[n, d * each : (d + 1) * each, i, j] = np.where(inside[n], value, kind(0))
+            out[n, d * each : (d + 1) * each, i, j] = np.where(within[n], value, kind(0))
     return out
 
 

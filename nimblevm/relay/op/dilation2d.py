@@ -117,7 +117,8 @@ def _reference(inputs: tuple[Array, ...], attrs: Dilation2DAttrs, result: Type) 
             slice(k * w.dilation, k * w.dilation + (n - 1) * w.stride + 1, w.stride)
             for k, w, n in zip(place, found, outs, strict=True)
         )
-        out = np.maximum(out, padded[:, :, *cut] + weight[:, *place, None, None])
+        with np.errstate(all="ignore"):
+            out = np.maximum(out, padded[:, :, *cut] + weight[:, *place, None, None])
     moved = np.ascontiguousarray(to_order(out, "NCHW", attrs.data_layout))
     return rounded(moved, attrs.out_dtype or dtype_name(inputs[0]))
 

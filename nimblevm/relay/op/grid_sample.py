@@ -27,7 +27,6 @@ from typing import Any
 
 import numpy as np
 
-from nimblevm.relay.op.cast import convert
 from nimblevm.relay.op.common import (
     ACCUMULATED,
     FLOATS,
@@ -43,7 +42,7 @@ from nimblevm.relay.op.common import (
     tensor_of,
 )
 from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, register
-from nimblevm.relay.op.resize import cubic_weights
+from nimblevm.relay.op.resize import cubic_weights, inside
 from nimblevm.relay.op.windows import check_rank, numbers, per_axis
 from nimblevm.relay.types import TensorType, Type
 
@@ -173,17 +172,17 @@ def _sample_reference(inputs: tuple[Array, ...], attrs: GridSampleAttrs, result:
             _points(grid[:, len(space) - 1 - axis], size, attrs) for axis, size in enumerate(space)
         ]
         for points in itertools.product(*axes):
-            inside = np.ones(grid.shape[:1] + grid.shape[2:], "bool")
+            within = np.ones(grid.shape[:1] + grid.shape[2:], "bool")
             weight: Any = None
             index: list[Array] = []
             for (place, part), size in zip(points, space, strict=True):
-                inside &= (place >= 0) & (place <= size - 1)
-                index.append(np.clip(convert(place, "int64"), 0, size - 1))
+                within &= (place >= 0) & (place <= size - 1)
+                index.append(inside(place, size))
                 if part is not None:
                     weight = part if weight is None else weight * part
             for n in range(len(data)):
                 value = data[n][(slice(None), *(at[n] for at in index))]
-                value = np.where(inside[n], value, data.dtype.type(0))
+                value = np.where(within[n], value, data.dtype.type(0))
                 out[n] += value if weight is None else value * weight[n]
     return rounded(out, dtype_name(inputs[0]))
 

@@ -346,11 +346,11 @@ def taps(spec: Sampling, x: Array, size: int) -> list[tuple[Array, Array | None]
     """(positions, weights or None for 1) of the elements that make each one of the result."""
     kind = x.dtype.type
     if spec.method == "nearest_neighbor":
-        return [(_inside(_nearest(spec, x), size), None)]
+        return [(inside(_nearest(spec, x), size), None)]
     low = np.floor(x)
     t = x - low
     if spec.method == "linear":
-        return [(_inside(low, size), kind(1) - t), (_inside(low + kind(1), size), t)]
+        return [(inside(low, size), kind(1) - t), (inside(low + kind(1), size), t)]
     weights = cubic_weights(t, *map(kind, (spec.alpha, 2, 3, 1)))
     places = [low + kind(k) for k in (-1, 0, 1, 2)]
     if spec.exclude:
@@ -360,11 +360,12 @@ def taps(spec: Sampling, x: Array, size: int) -> list[tuple[Array, Array | None]
         ]
         total = weights[0] + weights[1] + weights[2] + weights[3]
         weights = [w / total for w in weights]
-    return [(_inside(p, size), w) for p, w in zip(places, weights, strict=True)]
+    return [(inside(p, size), w) for p, w in zip(places, weights, strict=True)]
 
 
-def _inside(places: Array, size: int) -> Array:
-    return np.clip(places, 0, size - 1).astype("int64")
+def inside(places: Array, size: int) -> Array:
+    """The elements of an axis that are nearest to places, which are whole numbers; 0 for a NaN."""
+    return np.clip(convert(places, "int64"), 0, size - 1)
 
 
 def along(data: Array, axis: int, found: list[tuple[Array, Array | None]]) -> Array:

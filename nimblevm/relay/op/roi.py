@@ -147,7 +147,8 @@ def _align(image: Array, roi: Array, attrs: ROIAlignAttrs) -> Array:
         value = _linear(value, axis, (first[:, None] + offset).reshape(-1))
         counts.append(count)
     rows, columns = per_axis(attrs.pooled_size, 2)
-    wide = value.reshape(-1, rows, counts[0], columns, counts[1]).astype("float64")
+    # A bin of a region that is not a number has no places: -1 would not say how many channels.
+    wide = value.reshape(len(image), rows, counts[0], columns, counts[1]).astype("float64")
     if attrs.mode == "max":
         return np.asarray(wide.max((2, 4), initial=-np.inf))
     return np.asarray(wide.sum((2, 4)) / np.float64(counts[0] * counts[1]))

@@ -111,6 +111,7 @@ def test_regions_out_of_range_are_errors() -> None:
     for far in (2.0**14, 1e30, np.inf):  # no kernel walks for years
         fails(IndexOutOfRange, align, DATA, np.float32([[0, 0, 0, far, 1]]))
     assert run(pool, DATA, np.float32([[0, -1e30, -1e30, 1e30, np.inf]])).shape == (1, 3, 1, 1)
+    assert np.isnan(run(align, DATA, np.float32([[0, np.nan, 0, 1, 1]]))).all()  # of no places
     assert run(align, DATA, np.zeros((0, 5), "float32")).shape == (0, 3, 1, 1)
     assert run(pool, DATA[:0], np.zeros((0, 5), "float32")).shape == (0, 3, 1, 1)
     fails(ShapeMismatch, align, DATA[:, :, :0], ROIS)
@@ -189,6 +190,15 @@ def test_parts_of_images() -> None:
         which,
     )
     assert one[0, :, 0, 0].tolist() == DATA[1, :, 2, 3].tolist()  # 2.5 goes away from zero
+    for method in ("bilinear", "nearest_neighbor"):
+        nowhere = run(
+            lambda d, b, how=method: relay.image.crop_and_resize(
+                d, b, relay.const([0]), 2, "NCHW", how, -7
+            ),
+            DATA,
+            np.float32([[np.nan, 0, 1, np.inf]]),
+        )
+        assert (nowhere == -7).all()
     fails(
         IndexOutOfRange, lambda d, b, i: relay.image.crop_and_resize(d, b, i, 2, "NCHW"),
         DATA, boxes, np.int32([0, 2, 0]),
@@ -234,6 +244,10 @@ def test_dilation_takes_the_greatest_sum() -> None:
     for n, c, y, x in np.ndindex(*found.shape):
         seen = padded[n, c, 2 * y : 2 * y + 2, 2 * x : 2 * x + 3 : 2]
         assert found[n, c, y, x] == (seen + weight[c]).max()
+    endless = np.full((3, 1, 1), -np.inf, "float32")
+    assert np.isnan(
+        run(relay.image.dilation2d, np.full((1, 3, 1, 1), np.inf, "float32"), endless)
+    ).all()
 
 
 BOXES = np.float32([[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [1, 1, 0, 0], [0, 5, 1, 6], [9, 9, 10, 10]]])
