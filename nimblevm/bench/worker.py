@@ -24,9 +24,8 @@ WARM = 0.02  # seconds of calls before a turn is measured: the other side has ha
 # waited for a core for no more than this share of it.
 LONG, WAITED = 0.02, 0.002
 LONG_CALL = 0.25  # seconds
-WAITED_IN_PARTS = (
-    0.005  # the same for a call in parts, each of which counts where its threads waited least
-)
+# The same for a call in parts, each of which counts where its threads waited least.
+WAITED_IN_PARTS = 0.005
 _TASKS = "/proc/self/task"
 _END = object()
 

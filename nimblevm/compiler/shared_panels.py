@@ -73,10 +73,9 @@ def shared_products(
             known = tuple([w for w in weights if w is not None and uses[w] == 1])
             rows = {flow.resolve(p.args[0]) for p in products}
             sizes = {(units_of(w), w.data.size, w.data.dtype.name) for w in known}
-            if not 2 <= len(known) == len(products) <= MAX_PIECES or (len(rows), len(sizes)) != (
-                1,
-                1,
-            ):
+            if not 2 <= len(known) == len(products) <= MAX_PIECES:
+                continue
+            if len(rows) > 1 or len(sizes) > 1:
                 continue
             block = block_of(units_of(known[0]), len(known))
             if block is not None:
