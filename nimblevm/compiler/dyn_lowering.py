@@ -27,6 +27,7 @@ from nimblevm.relay.types import TensorType, scalar_type
 ZERO: Expr = number(0)
 ONE: Expr = number(1)
 MINUS: Expr = number(-1)
+MOST: Expr = number(2**63 - 1)
 
 
 def add(a: Expr, b: Expr) -> Expr:
@@ -239,12 +240,15 @@ def _slice_axis(
 ) -> tuple[Expr, Expr, Expr]:
     """(first position, number of elements, stride) of one axis."""
     if s.attrs.slice_mode == "size":
-        stop = add(begin, end)
+        first = low(begin, size)
+        stop = add(first, low(end, sub(MOST, high(first, ZERO))))
         whole = scalar("logical_and", less(begin, ZERO), less(MINUS, stop))
         whole = scalar("logical_or", less(end, ZERO), whole)
         start = s.named(_bound(begin, size, equal(ZERO, ZERO)))
         last = choose(whole, size, _bound(stop, size, equal(ZERO, ZERO)))
         return start, high(sub(last, start), ZERO), ONE
+    longest = s.named(high(size, ONE))  # as good as longer ones, of which multiples overflow
+    stride = s.named(low(high(stride, sub(ZERO, longest)), longest))
     s.guard(sub(scalar("abs", stride), ONE), "a stride is 0")
     forward = s.named(less(ZERO, stride))
     start, last = s.named(_bound(begin, size, forward)), s.named(_bound(end, size, forward))

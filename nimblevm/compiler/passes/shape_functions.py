@@ -2,7 +2,7 @@
 
 before:  arange(0, %n, 1, dtype="int32")                                  (type: Tensor[(?d),
 int32])
-after:   let %size = maximum(negative(floor_divide(cast(0) - cast(%n), cast(1))), 0i64);
+after:   let %size = maximum(cast(%n), 0i64);
          let %d = vm.bind_dim(%size, dim=?d);
          arange(0, %n, 1, dtype="int32")
 
@@ -27,7 +27,17 @@ from __future__ import annotations
 import numpy as np
 
 from nimblevm import dtypes
-from nimblevm.compiler.dyn_lowering import LOWERINGS, lower_dyn
+from nimblevm.compiler.dyn_lowering import (
+    LOWERINGS,
+    MOST,
+    ZERO,
+    choose,
+    high,
+    less,
+    low,
+    lower_dyn,
+    sub,
+)
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import (
     Rewriter,
@@ -38,7 +48,7 @@ from nimblevm.compiler.rewrite import (
     type_of,
     with_body,
 )
-from nimblevm.compiler.shape_values import Elements, ShapeValues, static_shape
+from nimblevm.compiler.shape_values import Elements, ShapeValues, scalar, static_shape
 from nimblevm.relay.dims import DimVar
 from nimblevm.relay.ir import (
     Call,
@@ -51,6 +61,7 @@ from nimblevm.relay.ir import (
     Span,
     TupleGetItem,
     Var,
+    is_known,
 )
 from nimblevm.relay.op.registry import Op, get
 from nimblevm.relay.op.topk import TopkAttrs
@@ -67,10 +78,29 @@ def _number(value: int) -> Constant:
 
 def _arange_size(args: tuple[Expr, ...], dtype: str) -> Expr:
     """max(0, ceil((stop - start) / step)); DivisionByZero for step 0."""
-    if not dtypes.dtype(dtype).is_float:
-        start, stop, step = (op_call("cast", (a,), _INT, dtype="int64") for a in args)
-        count = op_call("floor_divide", (op_call("subtract", (start, stop), _INT), step), _INT)
-        return op_call("maximum", (op_call("negative", (count,), _INT), _number(0)), _INT)
+    if dtypes.dtype(dtype).is_float:
+        return _float_arange_size(args)
+    from_zero = is_known(args[0]) and int(args[0].data) == 0
+    if dtype == "uint64":
+        start, stop, step = args
+        most = Constant(np.asarray(2**63 - 1, dtype))
+        span: Expr = scalar("subtract", scalar("maximum", stop, start), start)
+        span, step = (scalar("cast", e, dtype="int64") for e in (span, low(step, most)))
+    else:
+        start, stop, step = (scalar("cast", a, dtype="int64") for a in args)
+        up, down = high(stop, start), sub(start, low(stop, start))
+        span = choose(less(ZERO, step), up if from_zero else sub(up, start), down)
+        step = scalar("abs", high(step, sub(ZERO, MOST)))
+    count = span
+    if not is_known(step) or int(step.data) != 1:
+        count = sub(ZERO, scalar("floor_divide", sub(ZERO, span), step))
+    if dtype not in ("int64", "uint64") or (from_zero and dtype == "int64"):
+        return count
+    # A difference that is no int64 has wrapped to a negative one.
+    return choose(less(span, ZERO), MOST, count)
+
+
+def _float_arange_size(args: tuple[Expr, ...]) -> Expr:
     start, stop, step = (op_call("cast", (a,), _FLOAT, dtype="float64") for a in args)
     zero = Constant(np.asarray(0, "float64"))
     quotient = op_call("divide", (op_call("subtract", (stop, start), _FLOAT), step), _FLOAT)

@@ -4,8 +4,8 @@
 
 start, stop, step: rank-0 tensors of the dtype in the attribute. Result: rank 1, that dtype; the size is
 known where all three are constants, else it depends on data. The quotient is exact for integers and
-float64 for floats; NaN counts as 0. Attrs: dtype. Errors: DivisionByZero for step 0; DimOverflow for a
-size that is no int64. Source: Relay's arange.
+float64 for floats; NaN counts as 0. Attrs: dtype. Errors: DivisionByZero for step 0; DimOverflow for a size or
+a positive difference of integers that is no int64, or a result of more than 2**56 bytes. Source: Relay's arange.
 Differs from numpy: float32 unless dtype says otherwise; float elements are start + i * step.
 """
 
@@ -41,15 +41,18 @@ def size_of(start: Array, stop: Array, step: Array) -> int:
     """The number of elements, from rank-0 operands."""
     if step == 0:
         raise DivisionByZero("arange: step is 0")
+    count = 0
     if start.dtype.kind != "f":
-        return max(0, -((int(start) - int(stop)) // int(step)))
-    with np.errstate(all="ignore"):
-        quotient = (float(stop) - float(start)) / float(step)
-    if math.isnan(quotient):
-        return 0
-    if quotient >= 2**63:
+        span = (int(stop) - int(start)) * (1 if step > 0 else -1)
+        count = max(0, -(-span // abs(int(step)))) if span < 2**63 else 2**63
+    else:
+        with np.errstate(all="ignore"):
+            quotient = (float(stop) - float(start)) / float(step)
+        if not math.isnan(quotient):
+            count = math.ceil(min(max(0.0, quotient), 2.0**63))
+    if count * start.dtype.itemsize > 2**56:
         raise DimOverflow(f"arange({start}, {stop}, {step}) is too large")
-    return math.ceil(max(0.0, quotient))
+    return count
 
 
 def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: ArangeAttrs) -> Type:

@@ -5,9 +5,9 @@
 begin, end and strides are about the axes in `axes` (None: the first ones); axes that are not named stay
 whole. Negative begin and end count from the end of the axis, then both are clamped to it, as in Python; a
 slice that ends before it begins is empty, and an end of 2**31 - 1 or more (-2**31 + 1 or less for a
-negative stride) is the end. slice_mode "size": end holds sizes instead (-1: to the end), strides are not
-used. data: any dtype, rank >= 1; result: data's dtype. Attrs: begin, end, strides (default 1 each, not
-0), slice_mode, axes. Source: Relay's strided_slice.
+negative stride) is the end; other numbers beyond 2**60 are 2**60. slice_mode "size": end holds sizes instead
+(-1: to the end), strides are not used. data: any dtype, rank >= 1; result: data's dtype. Attrs: begin, end,
+strides (default 1 each, not 0), slice_mode, axes. Source: Relay's strided_slice.
 Differs from numpy: none (an end before begin is an error in TVM).
 """
 
@@ -42,6 +42,12 @@ class StridedSliceAttrs(Attrs):
 
 # What programs write for "to the end"; read as that, it keeps the size a simple expression of the axis.
 FAR = 2**31 - 1
+# No axis of a tensor with elements is longer, and sums of a few such numbers are int64.
+LONGEST = 2**60
+
+
+def _near(value: int) -> int:
+    return max(-LONGEST, min(value, LONGEST))
 
 
 def slice_of(attrs: StridedSliceAttrs, position: int) -> tuple[int, int | None, int]:
@@ -49,12 +55,12 @@ def slice_of(attrs: StridedSliceAttrs, position: int) -> tuple[int, int | None, 
     begin, end = attrs.begin[position], attrs.end[position]
     if attrs.slice_mode == "size":
         # begin + size, but a negative begin may not run past the end into positive numbers.
-        stop = None if end < 0 or (begin < 0 <= begin + end) else begin + end
-        return begin, stop, 1
+        stop = None if end < 0 or (begin < 0 <= begin + end) else _near(begin + end)
+        return _near(begin), stop, 1
     strides = attrs.strides or ()
-    stride = strides[position] if position < len(strides) else 1
+    stride = _near(strides[position]) if position < len(strides) else 1
     beyond = end >= FAR if stride > 0 else end <= -FAR
-    return begin, None if beyond else end, stride
+    return _near(begin), None if beyond else _near(end), stride
 
 
 def start_of(size: Dim, begin: int, stride: int) -> Dim:
