@@ -50,10 +50,10 @@ uint64_t nvm_vta_cycles(const nvm_vta_shape *shape, const nvm_vta_instruction *i
 /* --- LOAD and STORE --------------------------------------------------------------------------- */
 
 /* All rows of the transfer lie in one window. */
-static nvm_status check_window(const nvm_vta_sim *sim, const nvm_vta_command *command,
+static nvm_status check_window(const nvm_vta_sim *sim, const nvm_vta_instruction *in,
                                const nvm_vta_transfer *transfer) {
   uint64_t span = (transfer->rows - 1) * transfer->stride + transfer->row;
-  int writes = command->instruction.opcode == NVM_VTA_STORE;
+  int writes = in->opcode == NVM_VTA_STORE;
   for (uint32_t i = 0; i < sim->n_windows; i++) {
     const nvm_vta_window *window = &sim->windows[i];
     if (writes && !window->writable) continue;
@@ -61,7 +61,7 @@ static nvm_status check_window(const nvm_vta_sim *sim, const nvm_vta_command *co
         transfer->begin - window->begin <= window->size - span)
       return NVM_OK;
   }
-  return nvm_vta_fault(command,
+  return nvm_vta_fault(in,
                        "out of range: bytes %llu to %llu of DRAM are in nothing that this run may "
                        "%s",
                        (unsigned long long)transfer->begin,
@@ -69,8 +69,7 @@ static nvm_status check_window(const nvm_vta_sim *sim, const nvm_vta_command *co
 }
 
 /* The DRAM side of a transfer, checked. */
-static nvm_status prepare(nvm_vta_sim *sim, const nvm_vta_command *command, nvm_vta_transfer *out) {
-  const nvm_vta_instruction *in = &command->instruction;
+static nvm_status prepare(nvm_vta_sim *sim, const nvm_vta_instruction *in, nvm_vta_transfer *out) {
   uint64_t bytes = sim->shape.bytes[in->memory];
   *out = (nvm_vta_transfer){.number = sim->units[in->module].clock.done[in->module],
                             .begin = in->dram * bytes,
@@ -78,23 +77,22 @@ static nvm_status prepare(nvm_vta_sim *sim, const nvm_vta_command *command, nvm_
                             .stride = in->x_stride * bytes,
                             .rows = in->y_size};
   if (!out->row || !out->rows) return NVM_OK;
-  NVM_TRY(check_window(sim, command, out));
-  return nvm_vta_order_transfer(sim, command, out);
+  NVM_TRY(check_window(sim, in, out));
+  return nvm_vta_order_transfer(sim, in, out);
 }
 
 /* Entries [sram, sram + count) of the instruction's scratchpad are about to be overwritten. */
-static nvm_status claim_entries(nvm_vta_sim *sim, const nvm_vta_command *command, uint64_t count) {
-  const nvm_vta_instruction *in = &command->instruction;
+static nvm_status claim_entries(nvm_vta_sim *sim, const nvm_vta_instruction *in, uint64_t count) {
   uint32_t entries = sim->shape.entries[in->memory];
   if (in->sram > entries || count > entries - in->sram)
-    return nvm_vta_fault(command, "out of range: entries %u to %llu of %s, which has %u", in->sram,
+    return nvm_vta_fault(in, "out of range: entries %u to %llu of %s, which has %u", in->sram,
                          (unsigned long long)(in->sram + count), nvm_vta_memory_name(in->memory),
                          entries);
   const nvm_vta_clock *clock = &sim->units[in->module].clock;
   if (in->module == NVM_VTA_LOADER)
     for (uint64_t i = in->sram; i < in->sram + count; i++)
       if (sim->read[in->memory][i] > clock->done[NVM_VTA_COMPUTE])
-        return nvm_vta_fault(command,
+        return nvm_vta_fault(in,
                              "dependence error: no token orders it behind the last use of %s[%llu]",
                              nvm_vta_memory_name(in->memory), (unsigned long long)i);
   for (uint64_t i = in->sram; i < in->sram + count; i++)
@@ -119,13 +117,12 @@ static void clear(const nvm_vta_sim *sim, uint32_t memory, uint64_t entry, uint6
   memset((uint8_t *)sim->data[memory] + entry * bytes, 0, count * bytes);
 }
 
-static nvm_status load(nvm_vta_sim *sim, const nvm_vta_command *command) {
-  const nvm_vta_instruction *in = &command->instruction;
+static nvm_status load(nvm_vta_sim *sim, const nvm_vta_instruction *in) {
   uint64_t width = (uint64_t)in->x_pad_0 + in->x_size + in->x_pad_1;
   uint64_t rows = (uint64_t)in->y_pad_0 + in->y_size + in->y_pad_1;
   nvm_vta_transfer transfer;
-  NVM_TRY(prepare(sim, command, &transfer));
-  NVM_TRY(claim_entries(sim, command, width * rows));
+  NVM_TRY(prepare(sim, in, &transfer));
+  NVM_TRY(claim_entries(sim, in, width * rows));
   uint64_t entry = in->sram;
   clear(sim, in->memory, entry, in->y_pad_0 * width);
   entry += in->y_pad_0 * width;
@@ -143,24 +140,22 @@ static nvm_status load(nvm_vta_sim *sim, const nvm_vta_command *command) {
   return NVM_OK;
 }
 
-static nvm_status store(nvm_vta_sim *sim, const nvm_vta_command *command) {
-  const nvm_vta_instruction *in = &command->instruction;
+static nvm_status store(nvm_vta_sim *sim, const nvm_vta_instruction *in) {
   const nvm_vta_clock *clock = &sim->units[NVM_VTA_STORER].clock;
   uint64_t count = (uint64_t)in->x_size * in->y_size;
   uint32_t entries = sim->shape.entries[NVM_VTA_OUT];
   nvm_vta_transfer transfer;
-  NVM_TRY(prepare(sim, command, &transfer));
+  NVM_TRY(prepare(sim, in, &transfer));
   if (in->sram > entries || count > entries - in->sram)
-    return nvm_vta_fault(command, "out of range: entries %u to %llu of out, which has %u", in->sram,
+    return nvm_vta_fault(in, "out of range: entries %u to %llu of out, which has %u", in->sram,
                          (unsigned long long)(in->sram + count), entries);
   for (uint64_t i = in->sram; i < in->sram + count; i++) {
     uint64_t written = sim->written[NVM_VTA_OUT][i];
     if (written <= sim->first[NVM_VTA_COMPUTE])
-      return nvm_vta_fault(command, "dependence error: out[%llu] holds nothing yet",
+      return nvm_vta_fault(in, "dependence error: out[%llu] holds nothing yet",
                            (unsigned long long)i);
     if (written > clock->done[NVM_VTA_COMPUTE])
-      return nvm_vta_fault(command,
-                           "dependence error: no token orders it behind what wrote out[%llu]",
+      return nvm_vta_fault(in, "dependence error: no token orders it behind what wrote out[%llu]",
                            (unsigned long long)i);
     sim->read[NVM_VTA_OUT][i] = clock->done[NVM_VTA_STORER];
   }
@@ -177,14 +172,14 @@ static nvm_status store(nvm_vta_sim *sim, const nvm_vta_command *command) {
 /* What a micro-op's turn works on. */
 typedef struct vta_turn {
   nvm_vta_sim *sim;
-  const nvm_vta_command *command;
+  const nvm_vta_instruction *instruction;
   uint64_t number;                   /* of this instruction among the compute module's */
   uint64_t loader_done, storer_done; /* that tokens vouch for */
 } vta_turn;
 
 static nvm_status check_entry(const vta_turn *turn, uint32_t memory, uint32_t entry) {
   if (entry >= turn->sim->shape.entries[memory])
-    return nvm_vta_fault(turn->command, "out of range: %s[%u], which has %u entries",
+    return nvm_vta_fault(turn->instruction, "out of range: %s[%u], which has %u entries",
                          nvm_vta_memory_name(memory), entry, turn->sim->shape.entries[memory]);
   return NVM_OK;
 }
@@ -195,7 +190,7 @@ static nvm_status use_loaded(const vta_turn *turn, uint32_t memory, uint32_t ent
   NVM_TRY(check_entry(turn, memory, entry));
   uint64_t written = sim->written[memory][entry];
   if (NVM_UNLIKELY(written <= sim->first[NVM_VTA_LOADER] || written > turn->loader_done))
-    return nvm_vta_fault(turn->command, "dependence error: %s %s[%u]",
+    return nvm_vta_fault(turn->instruction, "dependence error: %s %s[%u]",
                          written > turn->loader_done ? "no token orders it behind the load of"
                                                      : "nothing was loaded into",
                          nvm_vta_memory_name(memory), entry);
@@ -206,7 +201,7 @@ static nvm_status use_loaded(const vta_turn *turn, uint32_t memory, uint32_t ent
 static nvm_status use_acc(const vta_turn *turn, uint32_t entry) {
   NVM_TRY(check_entry(turn, NVM_VTA_ACC, entry));
   if (NVM_UNLIKELY(turn->sim->written[NVM_VTA_ACC][entry] <= turn->sim->first[NVM_VTA_COMPUTE]))
-    return nvm_vta_fault(turn->command, "dependence error: acc[%u] holds nothing yet", entry);
+    return nvm_vta_fault(turn->instruction, "dependence error: acc[%u] holds nothing yet", entry);
   return NVM_OK;
 }
 
@@ -214,7 +209,7 @@ static nvm_status use_acc(const vta_turn *turn, uint32_t entry) {
 static nvm_status claim_result(const vta_turn *turn, uint32_t entry) {
   nvm_vta_sim *sim = turn->sim;
   if (NVM_UNLIKELY(sim->read[NVM_VTA_OUT][entry] > turn->storer_done))
-    return nvm_vta_fault(turn->command,
+    return nvm_vta_fault(turn->instruction,
                          "dependence error: no token orders it behind the store of out[%u]", entry);
   sim->written[NVM_VTA_ACC][entry] = sim->written[NVM_VTA_OUT][entry] = turn->number;
   return NVM_OK;
@@ -255,7 +250,7 @@ static void block_product(const nvm_vta_sim *sim, uint32_t dst, uint32_t src, ui
 
 static nvm_status gemm_turn(const vta_turn *turn, uint32_t dst, uint32_t src, uint32_t wgt) {
   nvm_vta_sim *sim = turn->sim;
-  if (turn->command->instruction.reset) {
+  if (turn->instruction->reset) {
     NVM_TRY(check_entry(turn, NVM_VTA_ACC, dst));
     NVM_TRY(claim_result(turn, dst));
     memset(acc_at(sim, dst), 0, sim->shape.bytes[NVM_VTA_ACC]);
@@ -291,7 +286,7 @@ static int32_t operate(uint32_t operation, int32_t a, int32_t b) {
 
 static nvm_status alu_turn(const vta_turn *turn, uint32_t dst, uint32_t src) {
   nvm_vta_sim *sim = turn->sim;
-  const nvm_vta_instruction *in = &turn->command->instruction;
+  const nvm_vta_instruction *in = turn->instruction;
   NVM_TRY(use_acc(turn, dst));
   if (!in->use_immediate) NVM_TRY(use_acc(turn, src));
   NVM_TRY(claim_result(turn, dst));
@@ -306,20 +301,19 @@ static nvm_status alu_turn(const vta_turn *turn, uint32_t dst, uint32_t src) {
   return NVM_OK;
 }
 
-static nvm_status check_uops(const nvm_vta_sim *sim, const nvm_vta_command *command) {
-  const nvm_vta_instruction *in = &command->instruction;
+static nvm_status check_uops(const nvm_vta_sim *sim, const nvm_vta_instruction *in) {
   if (in->uop_end > sim->shape.entries[NVM_VTA_UOP])
-    return nvm_vta_fault(command, "out of range: micro-ops up to %u of %u", in->uop_end,
+    return nvm_vta_fault(in, "out of range: micro-ops up to %u of %u", in->uop_end,
                          sim->shape.entries[NVM_VTA_UOP]);
   for (uint32_t u = in->uop_begin; u < in->uop_end; u++)
     if (!sim->written[NVM_VTA_UOP][u])
-      return nvm_vta_fault(command, "dependence error: uop[%u] holds nothing yet", u);
+      return nvm_vta_fault(in, "dependence error: uop[%u] holds nothing yet", u);
   return NVM_OK;
 }
 
 /* One turn of the two loops: all micro-ops with these offsets. */
 static nvm_status run_uops(const vta_turn *turn, uint32_t dst, uint32_t src, uint32_t wgt) {
-  const nvm_vta_instruction *in = &turn->command->instruction;
+  const nvm_vta_instruction *in = turn->instruction;
   const uint32_t *uops = turn->sim->data[NVM_VTA_UOP];
   for (uint32_t u = in->uop_begin; u < in->uop_end; u++) {
     nvm_vta_uop op = nvm_vta_decode_uop(uops[u]);
@@ -331,12 +325,11 @@ static nvm_status run_uops(const vta_turn *turn, uint32_t dst, uint32_t src, uin
   return NVM_OK;
 }
 
-static nvm_status compute(nvm_vta_sim *sim, const nvm_vta_command *command) {
-  const nvm_vta_instruction *in = &command->instruction;
+static nvm_status compute(nvm_vta_sim *sim, const nvm_vta_instruction *in) {
   if (!micro_ops(in)) return NVM_OK; /* tokens only */
-  NVM_TRY(check_uops(sim, command));
+  NVM_TRY(check_uops(sim, in));
   const nvm_vta_clock *clock = &sim->units[NVM_VTA_COMPUTE].clock;
-  const vta_turn turn = {sim, command, clock->done[NVM_VTA_COMPUTE], clock->done[NVM_VTA_LOADER],
+  const vta_turn turn = {sim, in, clock->done[NVM_VTA_COMPUTE], clock->done[NVM_VTA_LOADER],
                          clock->done[NVM_VTA_STORER]};
   for (uint32_t i = 0; i < in->iter_out; i++)
     for (uint32_t j = 0; j < in->iter_in; j++) {
@@ -348,17 +341,17 @@ static nvm_status compute(nvm_vta_sim *sim, const nvm_vta_command *command) {
   return NVM_OK;
 }
 
-nvm_status nvm_vta_execute(nvm_vta_sim *sim, const nvm_vta_command *command) {
+nvm_status nvm_vta_execute(nvm_vta_sim *sim, const nvm_vta_instruction *in) {
   /* A transfer's rows are held against those of others, and it against the windows. */
-  NVM_TRY(nvm_vta_worked(sim, 64 + (uint64_t)command->instruction.y_size + sim->n_windows));
-  switch (command->instruction.opcode) {
+  NVM_TRY(nvm_vta_worked(sim, 64 + (uint64_t)in->y_size + sim->n_windows));
+  switch (in->opcode) {
     case NVM_VTA_LOAD:
-      return load(sim, command);
+      return load(sim, in);
     case NVM_VTA_STORE:
-      return store(sim, command);
+      return store(sim, in);
     case NVM_VTA_GEMM:
     case NVM_VTA_ALU:
-      return compute(sim, command);
+      return compute(sim, in);
     default:
       return NVM_OK;
   }

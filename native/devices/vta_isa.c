@@ -1,6 +1,9 @@
 /* Decoding of VTA instructions, and what a configuration amounts to. */
 #include "vta_isa.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+
 const char *nvm_vta_opcode_name(uint32_t opcode) {
   static const char *const names[] = {"LOAD", "STORE", "GEMM", "FINISH", "ALU"};
   return opcode < sizeof names / sizeof *names ? names[opcode] : "unknown";
@@ -14,6 +17,16 @@ const char *nvm_vta_memory_name(uint32_t memory) {
 const char *nvm_vta_module_name(uint32_t module) {
   static const char *const names[] = {"load", "compute", "store"};
   return module < NVM_VTA_MODULES ? names[module] : "unknown";
+}
+
+nvm_status nvm_vta_fault(const nvm_vta_instruction *instruction, const char *format, ...) {
+  char text[256];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  NVM_FAIL(NVM_DEVICE_ERROR, "vta instruction %llu (%s): %s",
+           (unsigned long long)instruction->number, nvm_vta_opcode_name(instruction->opcode), text);
 }
 
 static nvm_status check_number(const char *name, uint32_t value, uint32_t low, uint32_t high) {
@@ -110,7 +123,7 @@ static void decode_loops(bits *low, bits *high, nvm_vta_instruction *out) {
 }
 
 /* Fields that only one opcode has; the rest of `low` and `high` must then be zero. */
-static nvm_status decode_fields(bits *low, bits *high, uint64_t number, nvm_vta_instruction *out) {
+static nvm_status decode_fields(bits *low, bits *high, nvm_vta_instruction *out) {
   switch (out->opcode) {
     case NVM_VTA_LOAD:
     case NVM_VTA_STORE:
@@ -127,23 +140,21 @@ static nvm_status decode_fields(bits *low, bits *high, uint64_t number, nvm_vta_
       out->use_immediate = take8(high, 1);
       out->immediate = (int16_t)take16(high, 16);
       if (out->alu > NVM_VTA_SHR || out->reset)
-        NVM_FAIL(NVM_DEVICE_ERROR, "vta instruction %llu (ALU): operation %u%s is unknown",
-                 (unsigned long long)number, out->alu, out->reset ? " with reset" : "");
+        return nvm_vta_fault(out, "operation %u%s is unknown", out->alu,
+                             out->reset ? " with reset" : "");
       break;
     case NVM_VTA_FINISH:
       break;
     default:
       NVM_FAIL(NVM_DEVICE_ERROR, "vta instruction %llu: opcode %u is unknown",
-               (unsigned long long)number, out->opcode);
+               (unsigned long long)out->number, out->opcode);
   }
-  if (low->word || high->word)
-    NVM_FAIL(NVM_DEVICE_ERROR, "vta instruction %llu (%s): bits that mean nothing are set",
-             (unsigned long long)number, nvm_vta_opcode_name(out->opcode));
+  if (low->word || high->word) return nvm_vta_fault(out, "bits that mean nothing are set");
   return NVM_OK;
 }
 
 /* Who executes it; which transfers there are. */
-static nvm_status find_module(uint64_t number, nvm_vta_instruction *out) {
+static nvm_status find_module(nvm_vta_instruction *out) {
   out->module = NVM_VTA_COMPUTE;
   if (out->opcode == NVM_VTA_STORE) out->module = NVM_VTA_STORER;
   if (out->opcode == NVM_VTA_LOAD && (out->memory == NVM_VTA_INP || out->memory == NVM_VTA_WGT))
@@ -153,28 +164,24 @@ static nvm_status find_module(uint64_t number, nvm_vta_instruction *out) {
                   ? out->memory < NVM_VTA_MEMORIES && out->memory != NVM_VTA_OUT
                   : 1;
   if (!known)
-    NVM_FAIL(NVM_DEVICE_ERROR, "vta instruction %llu: there is no %s of memory %u (%s)",
-             (unsigned long long)number, nvm_vta_opcode_name(out->opcode), out->memory,
-             nvm_vta_memory_name(out->memory));
+    return nvm_vta_fault(out, "there is none of memory %u (%s)", out->memory,
+                         nvm_vta_memory_name(out->memory));
   if (out->opcode == NVM_VTA_STORE && (out->y_pad_0 | out->y_pad_1 | out->x_pad_0 | out->x_pad_1))
-    NVM_FAIL(NVM_DEVICE_ERROR, "vta instruction %llu (STORE): a store has no padding",
-             (unsigned long long)number);
+    return nvm_vta_fault(out, "a store has no padding");
   if ((out->module == NVM_VTA_LOADER && (out->pop_prev || out->push_prev)) ||
       (out->module == NVM_VTA_STORER && (out->pop_next || out->push_next)))
-    NVM_FAIL(NVM_DEVICE_ERROR,
-             "vta instruction %llu (%s): the %s module has no neighbour on that side",
-             (unsigned long long)number, nvm_vta_opcode_name(out->opcode),
-             nvm_vta_module_name(out->module));
+    return nvm_vta_fault(out, "the %s module has no neighbour on that side",
+                         nvm_vta_module_name(out->module));
   return NVM_OK;
 }
 
 nvm_status nvm_vta_decode(const uint64_t words[2], uint64_t number, nvm_vta_instruction *out) {
   bits low = {words[0]}, high = {words[1]};
-  *out = (nvm_vta_instruction){.opcode = take8(&low, 3)};
+  *out = (nvm_vta_instruction){.number = number, .opcode = take8(&low, 3)};
   out->pop_prev = take8(&low, 1);
   out->pop_next = take8(&low, 1);
   out->push_prev = take8(&low, 1);
   out->push_next = take8(&low, 1);
-  NVM_TRY(decode_fields(&low, &high, number, out));
-  return find_module(number, out);
+  NVM_TRY(decode_fields(&low, &high, out));
+  return find_module(out);
 }

@@ -47,6 +47,7 @@ enum {
 };
 
 typedef struct nvm_vta_instruction {
+  uint64_t number;        /* its place in the run, for messages */
   uint8_t opcode, module; /* enum nvm_vta_module: who executes it */
   uint8_t pop_prev, pop_next, push_prev, push_next;
   /* LOAD, STORE; sizes and addresses in elements of `memory` */
@@ -76,13 +77,17 @@ typedef struct nvm_vta_shape {
 /* Errors: NVM_INVALID_EXECUTABLE that names the number that is out of range. */
 NVM_NODISCARD nvm_status nvm_vta_shape_of(const nvm_vta_config *config, nvm_vta_shape *out_shape);
 
-/* Decode two little-endian words. Errors: NVM_DEVICE_ERROR with the instruction's `number` for an
+/* Decode two little-endian words, the `number`-th of a run. Errors: NVM_DEVICE_ERROR for an
  * unknown opcode, memory or operation, a token for a neighbour that the module lacks, and bits set
  * that mean nothing. */
 NVM_NODISCARD nvm_status nvm_vta_decode(const uint64_t words[2], uint64_t number,
                                         nvm_vta_instruction *out_instruction);
 /* Every 32-bit word is a micro-op. */
 nvm_vta_uop nvm_vta_decode_uop(uint32_t word);
+
+/* Why an instruction failed: DEVICE_ERROR "vta instruction 12 (GEMM): ...". */
+NVM_NODISCARD nvm_status nvm_vta_fault(const nvm_vta_instruction *instruction, const char *format,
+                                       ...) __attribute__((format(printf, 2, 3), cold));
 
 /* "LOAD", ... and "uop", ...; for messages. */
 const char *nvm_vta_opcode_name(uint32_t opcode);

@@ -63,15 +63,15 @@ static void note(nvm_vta_log *log, const nvm_vta_transfer *transfer) {
   log->count++;
 }
 
-nvm_status nvm_vta_order_transfer(nvm_vta_sim *sim, const nvm_vta_command *command,
+nvm_status nvm_vta_order_transfer(nvm_vta_sim *sim, const nvm_vta_instruction *in,
                                   const nvm_vta_transfer *transfer) {
-  uint32_t module = command->instruction.module;
+  uint32_t module = in->module;
   nvm_vta_unit *unit = &sim->units[module];
   for (uint32_t other = 0; other < NVM_VTA_MODULES; other++) {
     /* Reads conflict with writes, and only the store module writes. */
     if (other == module || (module != NVM_VTA_STORER && other != NVM_VTA_STORER)) continue;
     if (find_conflict(&sim->units[other].log, unit->clock.done[other], transfer))
-      return nvm_vta_fault(command,
+      return nvm_vta_fault(in,
                            "dependence error: no token orders it behind the %s module's access to "
                            "the same DRAM, bytes %llu to %llu",
                            nvm_vta_module_name(other), (unsigned long long)transfer->begin,

@@ -1,6 +1,4 @@
 /* Queues, tokens and time of the VTA simulator; vta_exec.c does what instructions say. */
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "alloc.h"
@@ -84,16 +82,6 @@ void nvm_vta_begin(nvm_vta_sim *sim, const nvm_vta_window *windows, uint32_t n_w
   sim->number = 0;
   sim->finished = sim->finish_fed = 0;
   sim->stats = (nvm_vta_stats){.runs = 1};
-}
-
-nvm_status nvm_vta_fault(const nvm_vta_command *command, const char *format, ...) {
-  char text[256];
-  va_list args;
-  va_start(args, format);
-  vsnprintf(text, sizeof text, format, args);
-  va_end(args);
-  NVM_FAIL(NVM_DEVICE_ERROR, "vta instruction %llu (%s): %s", (unsigned long long)command->number,
-           nvm_vta_opcode_name(command->instruction.opcode), text);
 }
 
 /* --- tokens ----------------------------------------------------------------------------------- */
@@ -190,10 +178,10 @@ static nvm_status step(nvm_vta_sim *sim, uint32_t module, const token_links *lin
   uint64_t cycles = nvm_vta_cycles(&sim->shape, &command->instruction);
   uint64_t end = start + cycles;
   if (sim->cycle_limit && end - sim->begun_at > sim->cycle_limit)
-    return nvm_vta_fault(command, "the run takes more than %llu cycles",
+    return nvm_vta_fault(&command->instruction, "the run takes more than %llu cycles",
                          (unsigned long long)sim->cycle_limit);
   unit->clock.done[module]++;
-  NVM_TRY(nvm_vta_execute(sim, command));
+  NVM_TRY(nvm_vta_execute(sim, &command->instruction));
   for (int i = 0; i < 2; i++)
     if (links->pushes[i] != NO_QUEUE) end = room_at(&sim->queues[links->pushes[i]], end);
   for (int i = 0; i < 2; i++)
@@ -231,7 +219,8 @@ static nvm_status deadlock(const nvm_vta_sim *sim) {
   for (uint32_t m = 0; m < NVM_VTA_MODULES; m++) {
     const nvm_vta_unit *unit = &sim->units[m];
     const nvm_vta_command *head = &unit->commands[unit->taken % NVM_VTA_COMMANDS];
-    if (unit->taken < unit->put && (!first || head->number < first->number)) first = head;
+    if (unit->taken < unit->put && (!first || head->instruction.number < first->instruction.number))
+      first = head;
   }
   if (!first) NVM_FAIL(NVM_INTERNAL, "vta: a deadlock without a waiting instruction");
   token_links links = links_of(&first->instruction);
@@ -239,11 +228,12 @@ static nvm_status deadlock(const nvm_vta_sim *sim) {
   uint32_t queue = blocked_by(sim, &links, &full);
   if (queue == NO_QUEUE) NVM_FAIL(NVM_INTERNAL, "vta: a deadlock that nothing causes");
   if (full)
-    return nvm_vta_fault(first,
+    return nvm_vta_fault(&first->instruction,
                          "dependence error: it waits for ever to push a token, the queue %s is "
                          "full (%d)",
                          queue_names[queue], NVM_VTA_TOKENS);
-  return nvm_vta_fault(first, "dependence error: it waits for ever for a token of the queue %s",
+  return nvm_vta_fault(&first->instruction,
+                       "dependence error: it waits for ever for a token of the queue %s",
                        queue_names[queue]);
 }
 
@@ -257,9 +247,9 @@ void nvm_vta_abandon(nvm_vta_sim *sim) {
 static nvm_status fetch(nvm_vta_sim *sim, const uint8_t *bytes) {
   uint64_t words[2];
   memcpy(words, bytes, sizeof words);
-  nvm_vta_command command = {.number = sim->number++};
-  NVM_TRY(nvm_vta_decode(words, command.number, &command.instruction));
-  if (sim->finish_fed) return nvm_vta_fault(&command, "it comes after FINISH");
+  nvm_vta_command command;
+  NVM_TRY(nvm_vta_decode(words, sim->number++, &command.instruction));
+  if (sim->finish_fed) return nvm_vta_fault(&command.instruction, "it comes after FINISH");
   sim->finish_fed = command.instruction.opcode == NVM_VTA_FINISH;
   nvm_vta_unit *unit = &sim->units[command.instruction.module];
   if (unit->put - unit->taken == NVM_VTA_COMMANDS) NVM_TRY(advance(sim));

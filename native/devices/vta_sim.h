@@ -49,7 +49,7 @@ typedef struct nvm_vta_queue {
 } nvm_vta_queue;
 
 typedef struct nvm_vta_command {
-  uint64_t number, fetched_at;
+  uint64_t fetched_at;
   nvm_vta_instruction instruction;
 } nvm_vta_command;
 
@@ -118,11 +118,7 @@ void nvm_vta_abandon(nvm_vta_sim *sim);
 /* Add to what nvm_vta_stats_get tells. Any thread. */
 void nvm_vta_stats_add(const nvm_vta_stats *stats);
 
-/* --- between vta_sim.c, vta_exec.c and vta_order.c -------------------------------------------- */
-
-/* Why an instruction failed: DEVICE_ERROR "vta instruction 12 (GEMM): ...". */
-NVM_NODISCARD nvm_status nvm_vta_fault(const nvm_vta_command *command, const char *format, ...)
-    __attribute__((format(printf, 2, 3), cold));
+/* --- what vta_sim.c asks of vta_exec.c -------------------------------------------------------- */
 
 /* After some work, in micro-ops or what takes as long: ask whether to go on. */
 NVM_NODISCARD nvm_status nvm_vta_worked(nvm_vta_sim *sim, uint64_t work);
@@ -130,11 +126,14 @@ NVM_NODISCARD nvm_status nvm_vta_worked(nvm_vta_sim *sim, uint64_t work);
 /* Cycles that the instruction takes, at least 1. */
 uint64_t nvm_vta_cycles(const nvm_vta_shape *shape, const nvm_vta_instruction *instruction);
 /* Do it; the module's own number is unit->clock.done[module] already. */
-NVM_NODISCARD nvm_status nvm_vta_execute(nvm_vta_sim *sim, const nvm_vta_command *command);
+NVM_NODISCARD nvm_status nvm_vta_execute(nvm_vta_sim *sim, const nvm_vta_instruction *instruction);
+
+/* --- what both ask of vta_order.c ------------------------------------------------------------- */
 
 /* Is this access of DRAM ordered behind the accesses of other modules that it conflicts with? Notes
  * it for theirs. */
-NVM_NODISCARD nvm_status nvm_vta_order_transfer(nvm_vta_sim *sim, const nvm_vta_command *command,
+NVM_NODISCARD nvm_status nvm_vta_order_transfer(nvm_vta_sim *sim,
+                                                const nvm_vta_instruction *instruction,
                                                 const nvm_vta_transfer *transfer);
 void nvm_vta_log_clear(nvm_vta_log *log);
 
