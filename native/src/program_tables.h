@@ -75,6 +75,8 @@ static inline void nvm_at_row(nvm_loader *loader, const char *table, uint32_t ro
   loader->mp.row = row;
 }
 
+/* --- table_fields.c: values in rows --- */
+
 /* A str of the header as a terminated copy. */
 NVM_NODISCARD nvm_status nvm_read_string(nvm_loader *loader, const char *what,
                                          const char **out_text);
