@@ -7,7 +7,7 @@
 #include "interp.h"
 
 #include "dim_program.h"
-
+#include "limits.h"
 #include "ops.h"
 #include "profile.h"
 

@@ -7,11 +7,11 @@
 #include "args.h"
 #include "frame.h"
 #include "interp.h"
+#include "limits.h"
 #include "vm_devices.h"
 
 /* What the pools may keep beyond twice what recent runs needed at once. */
 #define POOL_SLACK     ((size_t)64 << 20)
-#define POLL_INTERVAL  4000000u /* ns */
 #define RESULT_VALUES  ((uint64_t)1 << 28)
 #define DEFAULT_EVENTS ((uint64_t)1 << 20)
 #ifdef NVM_TEST
@@ -20,67 +20,7 @@ enum { FIRST_TRANSFER = 1 };
 enum { FIRST_TRANSFER = 64 };
 #endif
 
-/* --- limits ----------------------------------------------------------------------------------- */
-
-NVM_COLD nvm_status nvm_vm_stopped(const nvm_vm *vm, nvm_status code, const char *kernel) {
-  const char *inside = kernel ? ", inside kernel " : "";
-  if (!kernel) kernel = "";
-  if (code == NVM_TIME_LIMIT && vm)
-    return nvm_fail(code, "the run took longer than its limit of %.6g ms%s%s",
-                    (double)vm->limits.nanoseconds / 1e6, inside, kernel);
-  return nvm_fail(code, "the run was %s%s%s",
-                  code == NVM_CANCELLED     ? "cancelled"
-                  : code == NVM_INTERRUPTED ? "interrupted"
-                                            : "stopped",
-                  inside, kernel);
-}
-
-nvm_status nvm_vm_poll(nvm_vm *vm) {
-  if (atomic_load_explicit(&vm->cancel, memory_order_relaxed))
-    return nvm_vm_stopped(vm, NVM_CANCELLED, NULL);
-  uint64_t now = nvm_now();
-  if (now >= vm->deadline) return nvm_vm_stopped(vm, NVM_TIME_LIMIT, NULL);
-  if (!vm->poll || !pthread_equal(pthread_self(), vm->thread) || now < vm->next_poll) return NVM_OK;
-  vm->next_poll = now + POLL_INTERVAL;
-  if (vm->poll(vm->poll_context)) return nvm_vm_stopped(vm, NVM_INTERRUPTED, NULL);
-  return NVM_OK;
-}
-
-static void start_slice(nvm_vm *vm) {
-  vm->slice_start = vm->fuel_left < NVM_SLICE ? (int64_t)vm->fuel_left : NVM_SLICE;
-  vm->slice = vm->slice_start;
-  vm->slice_kernels = 0;
-}
-
-/* Account for the words of this slice; returns how many. */
-static uint64_t settle_fuel(nvm_vm *vm) {
-  uint64_t used = (uint64_t)(vm->slice_start - vm->slice - vm->slice_kernels);
-  vm->fuel_used += used;
-  return used;
-}
-
-static nvm_status burn(nvm_vm *vm, uint64_t words) {
-  int over = words > vm->fuel_left;
-  if (vm->limits.instructions) vm->fuel_left = over ? 0 : vm->fuel_left - words;
-  if (over)
-    NVM_FAIL(NVM_INSTRUCTION_LIMIT, "the run used up its %llu instructions",
-             (unsigned long long)vm->limits.instructions);
-  return NVM_OK;
-}
-
-nvm_status nvm_vm_checkpoint(nvm_vm *vm) {
-  nvm_status status = burn(vm, settle_fuel(vm));
-  start_slice(vm);
-  return status == NVM_OK ? nvm_vm_poll(vm) : status;
-}
-
-nvm_status nvm_vm_charge(nvm_vm *vm, uint64_t turns) {
-  if (pthread_equal(pthread_self(), vm->thread)) { /* workers leave the counters alone */
-    vm->fuel_used += turns * 4;
-    NVM_TRY(burn(vm, turns * 4));
-  }
-  return nvm_vm_poll(vm);
-}
+/* --- limits of memory ------------------------------------------------------------------------- */
 
 NVM_COLD static void mark_roots(nvm_heap *heap, void *context) {
   const nvm_vm *vm = context;
@@ -363,23 +303,10 @@ static void begin(nvm_vm *vm) {
   heap->object_cap = cap(heap->live_objects, limits->objects);
   heap->byte_cap = cap(heap->live_bytes, limits->bytes);
   heap->run_peak = heap->live_bytes;
-  atomic_store_explicit(&vm->cancel, 0, memory_order_relaxed);
-  vm->thread = pthread_self();
   vm->depth_limit = limits->frames ? limits->frames : UINT64_MAX;
-  vm->fuel_left = UINT64_MAX;
-  if (limits->instructions && limits->instructions < UINT64_MAX / 4)
-    vm->fuel_left = limits->instructions * 4;
-  vm->deadline = UINT64_MAX;
-  vm->next_poll = 0;
-  if (limits->nanoseconds || vm->poll) {
-    uint64_t now = nvm_now();
-    vm->next_poll = now + POLL_INTERVAL;
-    if (limits->nanoseconds && limits->nanoseconds < UINT64_MAX - now)
-      vm->deadline = now + limits->nanoseconds;
-  }
   vm->tight = 0;
   vm->runs++;
-  start_slice(vm);
+  nvm_limits_begin(vm);
 }
 
 /* After a run: cycles, and memory that recent runs did not need. */
@@ -387,8 +314,7 @@ static nvm_status finish(nvm_vm *vm, int64_t base) {
   nvm_heap *heap = vm->heap;
   heap->object_cap = heap->byte_cap = INT64_MAX;
   nvm_status status = nvm_args_privatize(vm);
-  settle_fuel(vm);
-  vm->slice_start = vm->slice = vm->slice_kernels = 0;
+  nvm_limits_end(vm);
   nvm_frames_unwind(vm);
   if (heap->refs) nvm_collect(heap, mark_roots, vm);
   if (heap->run_peak > heap->peak_bytes) heap->peak_bytes = heap->run_peak;
