@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -133,3 +134,18 @@ def test_header_stands_alone_in_c_and_cxx(tmp_path: Path) -> None:
         command = [*compiler, *flags, f"-I{HEADER.parent}", str(source)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
+
+
+def test_no_two_files_call_each_other() -> None:
+    """Files of the library stand on each other in one order: CycleError names those that don't."""
+    done = subprocess.run(
+        ["nm", "-A", str(built() / "libnimblevm.a")], capture_output=True, text=True, check=True
+    )
+    rows = [line.split() for line in done.stdout.splitlines()]
+    names = [(row[0].split(":")[1], row[-2], row[-1]) for row in rows]  # 'lib.a:vm.o:0001 T name'
+    home = {name: file for file, kind, name in names if kind in "BDRTV"}
+    calls: dict[str, set[str]] = {}
+    for file, kind, name in names:
+        if kind == "U" and name in home:
+            calls.setdefault(file, set()).add(home[name])
+    assert list(TopologicalSorter(calls).static_order())
