@@ -8,12 +8,12 @@ becomes, for each element of the batch,
     for each block of ROWS rows:
         scores[r, j] = f(sum over d of q[i, d] * packed[j/16, d, j%16])
         scores[r, j] = -inf for j from the number of keys up to a multiple of LANES
-        scores[r, j] = exp(scores[r, j] - max over j);  factors[r] = 1 / sum over j of scores[r, j]
-        out[i, d] = (sum over j of scores[r, j] * v[j, d]) * factors[r]
+        scores[r, j] = exp(scores[r, j] - max over j);  scores[r, j] *= 1 / sum over j of scores[r, j]
+        out[i, d] = sum over j of scores[r, j] * v[j, d]
 
 where f is elementwise (a scale, a mask). Reshapes and transposes of q, k, v and of the result become index arithmetic.
-The division by the sum comes after the second product, so results differ from the operators' one by one in rounding.
-scores and factors are scratch buffers with a part for each element of the batch, which may run side by side.
+Dividing results by the sum instead would save a pass over scores, but overflow where values are near the greatest
+float. scores is a scratch buffer with a part for each element of the batch, which may run side by side.
 
 The scheme is that of Rabe and Staats, "Self-attention does not need O(n^2) memory" (arXiv 2112.05682), with whole rows:
 they fit a core's cache for the lengths that models take.
@@ -192,7 +192,6 @@ class _Writer:
         self.panels = dims.floordiv(dims.add(self.length, LANES - 1), LANES)
         padded = dims.mul(self.panels, LANES)
         self.scores = em.new_scratch((*self.batch, ROWS, padded), self.dtype)
-        self.factors = em.new_scratch((*self.batch, ROWS), self.dtype)
 
     def write(self) -> Steps:
         """Both ways, for few rows and for many, where the number of rows is unknown."""
@@ -288,7 +287,7 @@ class _Writer:
             self._weigh(batch, rows, whole)
 
     def _weigh(self, batch: Index, rows: Index, keys: Value) -> None:
-        """Exponentials of some rows of scores, in their place, and the factors that make them sum to one."""
+        """The softmax of some rows of scores, in their place."""
         em, b = self.em, self.em.b
 
         def score(r: Value, j: Value) -> Value:
@@ -313,10 +312,12 @@ class _Writer:
             for r, power, total in zip(rows, powers, totals, strict=True):
                 em.emit(Store(self.scores, (*batch, r, j), power))
                 em.emit(Accumulate(total, "add", power))
-        for r, total in zip(rows, totals, strict=True):
-            # Without keys the sum is 0, and so is every element of the result.
-            factor = b.binary("div", one, b.select(b.compare("eq", total, zero), one, total))
-            em.emit(Store(self.factors, (*batch, r), factor))
+        factors = [em.local(self.dtype, (*batch, r)) for r in rows]
+        for factor, total in zip(factors, totals, strict=True):
+            em.emit(SetLocal(factor, b.binary("div", one, total)))
+        with em.loop(keys, parallel=True) as j:
+            for r, factor in zip(rows, factors, strict=True):
+                em.emit(Store(self.scores, (*batch, r, j), b.mul(score(r, j), factor)))
 
     def _mix(self, batch: Index, row: Value, r: Value, d: Value) -> Steps:
         """One element of the result."""
@@ -331,9 +332,8 @@ class _Writer:
         total = yield from em.accumulate(
             "add", b.const(0.0, self.dtype), (*index, r), (self.length,), term
         )
-        found = b.mul(total, b.load(self.factors, self.dtype, (*batch, r)))
-        em.emit(Store(self.buffer, self.found.of_product(index), found))
-        return found
+        em.emit(Store(self.buffer, self.found.of_product(index), total))
+        return total
 
 
 def _beyond(b: Builder, count: Value, size: int) -> Value:
