@@ -46,8 +46,9 @@ from nimblevm.kernels.variants import Choices, Shape, Variant
 from nimblevm.relay.dims import DimVar
 from nimblevm.relay.gc_pause import gc_paused
 from nimblevm.relay.infer_type import infer_type
-from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Tuple, Var
+from nimblevm.relay.ir import Call, Constant, Expr, Function, Tuple, Var
 from nimblevm.relay.late import LateArray
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op import registry
 from nimblevm.relay.op.dense import DenseAttrs
 from nimblevm.relay.op.dense_pack import LANES, NARROW, DensePackAttrs

@@ -18,7 +18,8 @@ from nimblevm.driver import bind_params, compile
 from nimblevm.relay.builder import bind
 from nimblevm.relay.infer_type import infer_type
 from nimblevm.relay.interpreter import Interpreter
-from nimblevm.relay.ir import Expr, Function, GlobalVar, IRModule, free_vars
+from nimblevm.relay.ir import Expr, Function, GlobalVar, free_vars
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.values import ADTValue
 from nimblevm.vm.tensor import Tensor
 from nimblevm.vm.vm import VirtualMachine

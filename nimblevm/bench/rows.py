@@ -12,7 +12,7 @@ import numpy as np
 from nimblevm.bench.cases import Case, lengths, parse_like_tree
 from nimblevm.bench.greedy import greedy
 from nimblevm.bench.workloads import bert, chain, gpt2, gru, lstm, minilm, resnet, seq2seq, treelstm
-from nimblevm.relay.ir import IRModule
+from nimblevm.relay.module import IRModule
 
 Array = np.ndarray[Any, Any]
 Seconds = Sequence[float]  # one a case, in the order of the row's cases

@@ -17,7 +17,8 @@ from nimblevm import relay
 from nimblevm.devices import vta
 from nimblevm.devices.vta_isa import Config
 from nimblevm.external.vta import backend
-from nimblevm.relay.ir import Expr, Function, IRModule
+from nimblevm.relay.ir import Expr, Function
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.types import TensorType
 
 SHIFT = 8

@@ -12,7 +12,6 @@ from nimblevm.relay.ir import (
     Clause,
     Expr,
     Function,
-    IRModule,
     Let,
     Match,
     Pattern,
@@ -22,6 +21,7 @@ from nimblevm.relay.ir import (
     Var,
     pattern_vars,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import Type, free_dims, substitute
 

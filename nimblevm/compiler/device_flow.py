@@ -26,7 +26,6 @@ from nimblevm.relay.ir import (
     Function,
     GlobalVar,
     If,
-    IRModule,
     Match,
     Pattern,
     PatternConstructor,
@@ -39,6 +38,7 @@ from nimblevm.relay.ir import (
     TupleGetItem,
     Var,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.device import ANNOTATIONS
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.op.vm import LINEARIZE

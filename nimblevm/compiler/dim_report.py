@@ -32,7 +32,6 @@ from nimblevm.relay.ir import (
     Function,
     GlobalVar,
     If,
-    IRModule,
     Leaf,
     Let,
     Match,
@@ -42,6 +41,7 @@ from nimblevm.relay.ir import (
     children,
     pattern_vars,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.prelude import from_prelude
 from nimblevm.relay.print_names import DefinitionNames

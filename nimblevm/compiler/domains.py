@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from nimblevm.compiler.op_class import is_int
-from nimblevm.relay.ir import Constructor, IRModule
+from nimblevm.relay.ir import Constructor
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.vm import STORAGE
 from nimblevm.relay.types import TensorType, TupleType, Type, TypeCall, TypeVar, parts
 

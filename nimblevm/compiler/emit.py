@@ -29,8 +29,9 @@ from nimblevm.compiler.op_class import is_int
 from nimblevm.compiler.rewrite import is_primitive, type_of
 from nimblevm.compiler.type_table import TypeTable
 from nimblevm.relay.dims import DimVar
-from nimblevm.relay.ir import Constructor, Function, GlobalVar, IRModule, Span
+from nimblevm.relay.ir import Constructor, Function, GlobalVar, Span
 from nimblevm.relay.late import LateArray
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.print_names import Unique
 from nimblevm.relay.text import Names, dim_text
 from nimblevm.relay.types import TensorType, Type, value_tensors

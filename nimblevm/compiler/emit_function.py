@@ -39,7 +39,6 @@ from nimblevm.relay.ir import (
     Function,
     GlobalVar,
     If,
-    IRModule,
     Match,
     RefCreate,
     RefRead,
@@ -50,6 +49,7 @@ from nimblevm.relay.ir import (
     Var,
     late_array,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import TensorType, TupleType, Type
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from nimblevm.abi import MAX_RANK
 from nimblevm.compiler.rewrite import postorder
 from nimblevm.errors import CompileError
-from nimblevm.relay.ir import Expr, Function, IRModule
+from nimblevm.relay.ir import Expr, Function
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.types import TensorType, Type, parts
 
 

@@ -19,7 +19,8 @@ from nimblevm.compiler.external import External
 from nimblevm.compiler.kernel_table import KernelCache
 from nimblevm.errors import CompileError, InternalError, NimbleError
 from nimblevm.relay.infer_type import infer_type
-from nimblevm.relay.ir import Call, IRModule
+from nimblevm.relay.ir import Call
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.well_formed import check_well_formed
 
 Array = npt.NDArray[np.generic]

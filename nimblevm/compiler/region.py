@@ -20,7 +20,8 @@ from nimblevm.kernels.loop_ir import Axis, Buffer, Const, DimRef, Kernel, operan
 from nimblevm.kernels.lower import LoweredKernel, flat_types, lower_primitive
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim, DimExpr
-from nimblevm.relay.ir import Call, Expr, Function, IRModule, Tuple, TupleGetItem, Var
+from nimblevm.relay.ir import Call, Expr, Function, Tuple, TupleGetItem, Var
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.types import TensorType
 
 MAX_DIMS = 400

@@ -18,7 +18,6 @@ from nimblevm.relay.ir import (
     Expr,
     Function,
     If,
-    IRModule,
     Leaf,
     Let,
     Match,
@@ -31,6 +30,7 @@ from nimblevm.relay.ir import (
     Var,
     children,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op import registry
 from nimblevm.relay.types import Type, free_dims, scalar_type
 

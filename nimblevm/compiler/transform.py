@@ -26,7 +26,8 @@ from nimblevm.arguments import explain_arguments, explained_constructor, explain
 from nimblevm.compiler import pass_base
 from nimblevm.errors import CompileError
 from nimblevm.relay.infer_type import infer_type
-from nimblevm.relay.ir import Expr, Function, IRModule
+from nimblevm.relay.ir import Expr, Function
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.printer import astext
 
 _CURRENT: ContextVar[tuple[PassContext, ...]] = ContextVar("pass_contexts", default=())

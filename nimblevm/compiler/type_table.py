@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from nimblevm.bytecode.serialize import UNKNOWN_DIM, ProgramBuilder, dim_slot
 from nimblevm.errors import CompileError
 from nimblevm.relay.dims import Dim, DimVar
-from nimblevm.relay.ir import Constructor, IRModule
+from nimblevm.relay.ir import Constructor
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.vm import STORAGE
 from nimblevm.relay.types import (
     FuncType,

@@ -27,7 +27,6 @@ from nimblevm.relay.ir import (
     Function,
     GlobalVar,
     If,
-    IRModule,
     Leaf,
     Let,
     Match,
@@ -39,6 +38,7 @@ from nimblevm.relay.ir import (
     Var,
     pattern_vars,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import HAS_DIM, Type, TypeVar, free_dims, substitute, value_tensors
 

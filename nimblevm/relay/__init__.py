@@ -157,7 +157,6 @@ from nimblevm.relay.ir import (
     Function,
     GlobalVar,
     If,
-    IRModule,
     Let,
     Match,
     Pattern,
@@ -175,6 +174,7 @@ from nimblevm.relay.ir import (
     TypeData,
     Var,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.param_dict import load_param_dict, save_param_dict
 from nimblevm.relay.parser import SemVer, parse_expr, parse_module, parse_type

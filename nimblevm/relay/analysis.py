@@ -15,7 +15,6 @@ from nimblevm.relay.ir import (
     Expr,
     Function,
     GlobalVar,
-    IRModule,
     Let,
     Match,
     Pattern,
@@ -28,6 +27,7 @@ from nimblevm.relay.ir import (
     free_vars,
     pattern_vars,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.types import Type, TypeVar
 from nimblevm.relay.types import free_type_vars as type_vars_of_type
 

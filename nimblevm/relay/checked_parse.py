@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nimblevm.relay.infer_type import infer_type
-from nimblevm.relay.ir import IRModule
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.parser import MetaInput, parse_module
 from nimblevm.relay.well_formed import check_well_formed
 

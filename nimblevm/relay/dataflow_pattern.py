@@ -26,13 +26,13 @@ from nimblevm.relay.ir import (
     Function,
     GlobalVar,
     If,
-    IRModule,
     Let,
     Tuple,
     TupleGetItem,
     Var,
     children,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op, get
 from nimblevm.relay.structural import structural_equal
 from nimblevm.relay.types import TensorType, Type

@@ -24,7 +24,6 @@ from nimblevm.relay.ir import (
     Function,
     GlobalVar,
     If,
-    IRModule,
     Let,
     Match,
     RefCreate,
@@ -35,6 +34,7 @@ from nimblevm.relay.ir import (
     TypeData,
     Var,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.attr_types import attribute_fault
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.type_context import InferContext

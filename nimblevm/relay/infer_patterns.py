@@ -9,7 +9,6 @@ from nimblevm.relay.dims import Dim, DimOp, DimVar
 from nimblevm.relay.ir import (
     Expr,
     Function,
-    IRModule,
     Pattern,
     PatternConstructor,
     PatternTuple,
@@ -17,6 +16,7 @@ from nimblevm.relay.ir import (
     PatternWildcard,
     Var,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.text import dim_text
 from nimblevm.relay.type_errors import Note, show, type_error
 from nimblevm.relay.types import (

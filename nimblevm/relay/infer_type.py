@@ -29,7 +29,8 @@ from nimblevm.relay.gc_pause import gc_paused
 from nimblevm.relay.infer_engine import Inference, constructor_type
 from nimblevm.relay.infer_rebuild import Rebuilder
 from nimblevm.relay.infer_refs import RefClaims
-from nimblevm.relay.ir import Expr, Function, GlobalVar, IRModule, is_complete
+from nimblevm.relay.ir import Expr, Function, GlobalVar, is_complete
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.types import FuncType, Type
 
 

@@ -7,6 +7,7 @@ import enum
 from nimblevm.arguments import explain_arguments
 from nimblevm.errors import WellFormedError
 from nimblevm.relay import ir
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import (
     FuncType,
@@ -63,7 +64,7 @@ _FEATURES: dict[type, Feature] = {
 }  # fmt: skip
 
 
-def check_kind(t: Type, mod: ir.IRModule | None = None) -> TypeKind:
+def check_kind(t: Type, mod: IRModule | None = None) -> TypeKind:
     """The kind of a type. WellFormedError for a data type that `mod` lacks or that is given other arguments."""
     stack: list[Type] = list(parts(t))
     if isinstance(t, TypeCall):
@@ -91,13 +92,13 @@ def check_kind(t: Type, mod: ir.IRModule | None = None) -> TypeKind:
     raise WellFormedError(f"{t!r} has no kind")
 
 
-def detect_feature(a: ir.Expr | ir.IRModule, b: ir.IRModule | None = None) -> set[Feature]:
+def detect_feature(a: ir.Expr | IRModule, b: IRModule | None = None) -> set[Feature]:
     """The features that an expression (and the functions of a module) use.
 
     fGraph: a node that is no leaf has several parents.
     """
-    module = a if isinstance(a, ir.IRModule) else b
-    roots: list[ir.Expr] = [] if isinstance(a, ir.IRModule) else [a]
+    module = a if isinstance(a, IRModule) else b
+    roots: list[ir.Expr] = [] if isinstance(a, IRModule) else [a]
     roots += module.functions.values() if module is not None else ()
     found: set[Feature] = set()
     for root in roots:
@@ -113,7 +114,7 @@ def detect_feature(a: ir.Expr | ir.IRModule, b: ir.IRModule | None = None) -> se
     return found
 
 
-def list_op_freqs(mod: ir.IRModule) -> dict[str, int]:
+def list_op_freqs(mod: IRModule) -> dict[str, int]:
     """How many calls there are of each operator."""
     found: dict[str, int] = {}
     for function in mod.functions.values():

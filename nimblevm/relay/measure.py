@@ -8,16 +8,8 @@ from math import prod
 from nimblevm.arguments import explain_arguments, explained_constructor
 from nimblevm.errors import RelayTypeError
 from nimblevm.relay.infer_type import infer_expr
-from nimblevm.relay.ir import (
-    Call,
-    Expr,
-    Function,
-    GlobalVar,
-    IRModule,
-    Leaf,
-    children,
-    free_vars,
-)
+from nimblevm.relay.ir import Call, Expr, Function, GlobalVar, Leaf, children, free_vars
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.structural_hash import structural_hash
 from nimblevm.relay.types import TensorType

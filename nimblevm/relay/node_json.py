@@ -18,8 +18,9 @@ import numpy as np
 from nimblevm.arguments import explain_arguments
 from nimblevm.errors import InvalidInput
 from nimblevm.relay.checked_parse import parse
-from nimblevm.relay.ir import Expr, IRModule
+from nimblevm.relay.ir import Expr
 from nimblevm.relay.metadata import MetadataError, decode_tensor, encode_tensor
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.parser import parse_expr, parse_module, parse_type
 from nimblevm.relay.types import Type
 

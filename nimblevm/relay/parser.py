@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nimblevm.relay.gc_pause import gc_paused
-from nimblevm.relay.ir import Constructor, Expr, Function, IRModule, TypeData
+from nimblevm.relay.ir import Constructor, Expr, Function, TypeData
 from nimblevm.relay.metadata import MetaNode
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.parse_cursor import Rule, where_defined
 from nimblevm.relay.parse_exprs import ExprParser
 from nimblevm.relay.source import SourceText

@@ -14,15 +14,9 @@ from nimblevm import dtypes
 from nimblevm.arguments import explained_methods
 from nimblevm.relay.dims import Dim, DimVar
 from nimblevm.relay.infer_type import infer_type
-from nimblevm.relay.ir import (
-    Constructor,
-    Expr,
-    Function,
-    GlobalVar,
-    IRModule,
-    free_vars,
-)
+from nimblevm.relay.ir import Constructor, Expr, Function, GlobalVar, free_vars
 from nimblevm.relay.libraries import register_library
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.parser import parse_module
 from nimblevm.relay.tensor_array_text import (
     HEADER,

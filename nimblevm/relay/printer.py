@@ -12,18 +12,9 @@ from typing import Any
 from nimblevm.errors import Unsupported
 from nimblevm.relay import metadata
 from nimblevm.relay.gc_pause import gc_paused
-from nimblevm.relay.ir import (
-    Clause,
-    Expr,
-    Function,
-    IRModule,
-    Leaf,
-    Node,
-    Pattern,
-    TypeData,
-    free_vars,
-)
+from nimblevm.relay.ir import Clause, Expr, Function, Leaf, Node, Pattern, TypeData, free_vars
 from nimblevm.relay.lexer import VERSION
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.node import register_text_writer
 from nimblevm.relay.print_expr import ExprPrinter, MetaWriter, render
 from nimblevm.relay.print_names import DefinitionNames, global_name

@@ -26,7 +26,6 @@ from nimblevm.relay.ir import (
     Function,
     GlobalVar,
     If,
-    IRModule,
     Leaf,
     Let,
     Match,
@@ -45,6 +44,7 @@ from nimblevm.relay.ir import (
     Var,
     late_array,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.print_scope import is_nullary, is_unit
 from nimblevm.relay.text import dim_text, shape_text, type_text

@@ -23,7 +23,6 @@ from nimblevm.relay.ir import (
     Expr,
     Function,
     GlobalVar,
-    IRModule,
     Let,
     Match,
     Pattern,
@@ -37,6 +36,7 @@ from nimblevm.relay.ir import (
     late_array,
     pattern_vars,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.structural import attrs_of
 from nimblevm.relay.types import (

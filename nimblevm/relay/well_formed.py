@@ -23,7 +23,6 @@ from nimblevm.relay.ir import (
     Expr,
     Function,
     GlobalVar,
-    IRModule,
     Leaf,
     Let,
     Match,
@@ -37,6 +36,7 @@ from nimblevm.relay.ir import (
     Var,
     children,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.node import no_expression
 from nimblevm.relay.types import (
     HAS_TYPE_VAR,

@@ -4,7 +4,7 @@ A facade: it re-exports names and adapts signatures, and nothing imports it. doc
 """
 
 from nimblevm.errors import NimbleError as TVMError
-from nimblevm.relay.ir import IRModule
+from nimblevm.relay.module import IRModule
 from nimblevm.tvm import contrib, ir, nd, parser, relay, runtime, target, testing, transform
 from nimblevm.tvm.absent import MODULES, explain_absent
 from nimblevm.tvm.nd import cpu, cuda, device, gpu, opencl

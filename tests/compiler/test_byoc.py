@@ -20,7 +20,8 @@ from nimblevm.errors import CompileError
 from nimblevm.external import register, register_runtime, unregister_runtime
 from nimblevm.relay.infer_type import infer_type
 from nimblevm.relay.interpreter import evaluate
-from nimblevm.relay.ir import Call, Constant, Function, GlobalVar, IRModule
+from nimblevm.relay.ir import Call, Constant, Function, GlobalVar
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.parser import parse_module
 from nimblevm.relay.printer import astext
 from nimblevm.relay.structural import structural_equal

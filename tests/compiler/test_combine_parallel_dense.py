@@ -9,7 +9,7 @@ import pytest
 
 import nimblevm as nvm
 from nimblevm.relay.interpreter import evaluate
-from nimblevm.relay.ir import IRModule
+from nimblevm.relay.module import IRModule
 
 HEADS, SIZE = 2, 24
 HIDDEN = HEADS * SIZE

@@ -52,7 +52,7 @@ from nimblevm.compiler.passes.to_graph import TO_GRAPH
 from nimblevm.compiler.passes.winograd import WINOGRAD
 from nimblevm.driver import evaluate_call
 from nimblevm.relay.infer_type import infer_type
-from nimblevm.relay.ir import IRModule
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.parser import parse_module
 from nimblevm.relay.printer import astext
 from nimblevm.relay.structural import structural_equal

@@ -20,7 +20,8 @@ from nimblevm.compiler.rewrite import postorder
 from nimblevm.driver import bind_params
 from nimblevm.relay.infer_type import infer_type
 from nimblevm.relay.interpreter import evaluate
-from nimblevm.relay.ir import Call, Function, IRModule, Let
+from nimblevm.relay.ir import Call, Function, Let
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.types import TensorType
 from tests.properties.compare import assert_same
 

@@ -7,7 +7,8 @@ import pytest
 from nimblevm.compiler.pass_base import FixedPoint, Pass, PassContext, Sequential
 from nimblevm.errors import CompileError, InternalError
 from nimblevm.relay.infer_type import infer_type
-from nimblevm.relay.ir import Function, IRModule, Var
+from nimblevm.relay.ir import Function, Var
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.parser import parse_module
 
 TEXT = '#[version = "0.0.5"]\ndef @main(%x: float32) { tanh(%x) }'

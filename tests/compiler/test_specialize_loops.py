@@ -10,7 +10,7 @@ from nimblevm.bench.workloads import gru
 from nimblevm.driver import bind_params
 from nimblevm.relay.infer_type import infer_type
 from nimblevm.relay.interpreter import evaluate
-from nimblevm.relay.ir import IRModule
+from nimblevm.relay.module import IRModule
 from tests.properties.compare import assert_same
 
 STATE = "Tensor[(1, 6), float32]"

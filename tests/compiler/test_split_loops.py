@@ -19,7 +19,8 @@ from nimblevm.compiler.rewrite import postorder
 from nimblevm.driver import bind_params
 from nimblevm.relay.infer_type import infer_type
 from nimblevm.relay.interpreter import evaluate
-from nimblevm.relay.ir import Function, IRModule, Let
+from nimblevm.relay.ir import Function, Let
+from nimblevm.relay.module import IRModule
 from tests.properties.compare import assert_same
 
 STATE = "Tensor[(1, 6), float32]"

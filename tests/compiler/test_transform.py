@@ -19,7 +19,7 @@ from nimblevm.compiler.transform import (
     print_ir,
 )
 from nimblevm.errors import CompileError
-from nimblevm.relay.ir import IRModule
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.parser import parse_module
 
 MOD = parse_module('#[version = "0.0.5"]\ndef @main(%x: float32) { exp(%x) }')

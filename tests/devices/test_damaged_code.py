@@ -14,7 +14,8 @@ import nimblevm as nvm
 from nimblevm.bytecode.serialize import DEVICE_CODE, EXTERNAL
 from nimblevm.driver import compile_to_bytes
 from nimblevm.errors import InvalidExecutable
-from nimblevm.relay.ir import Function, IRModule
+from nimblevm.relay.ir import Function
+from nimblevm.relay.module import IRModule
 from tests.bytecode.forge import forge, split
 from tests.external.vta_models import dense, int8, requantized
 

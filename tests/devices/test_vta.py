@@ -17,7 +17,8 @@ from nimblevm.devices import vta
 from nimblevm.devices.vta_isa import Config
 from nimblevm.external.vta import backend
 from nimblevm.relay.dims import Dim, DimVar
-from nimblevm.relay.ir import Expr, Function, IRModule
+from nimblevm.relay.ir import Expr, Function
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.types import TensorType
 from tests.external.vta_models import conv2d, dense, int8, requantized
 

@@ -12,7 +12,8 @@ from nimblevm.compiler.external import Region
 from nimblevm.relay.dims import Dim
 from nimblevm.relay.infer_type import infer_expr
 from nimblevm.relay.interpreter import evaluate
-from nimblevm.relay.ir import Call, Expr, Function, IRModule, Var
+from nimblevm.relay.ir import Call, Expr, Function, Var
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.types import TensorType
 
 

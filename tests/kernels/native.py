@@ -21,7 +21,8 @@ from nimblevm.relay import dims
 from nimblevm.relay.dims import DimVar
 from nimblevm.relay.infer_type import infer_expr, infer_type
 from nimblevm.relay.interpreter import Interpreter
-from nimblevm.relay.ir import Call, Function, IRModule, Var
+from nimblevm.relay.ir import Call, Function, Var
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op import get
 from nimblevm.relay.parser import parse_module
 from nimblevm.relay.types import TensorType, TupleType, Type

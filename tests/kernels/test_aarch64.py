@@ -12,7 +12,8 @@ from nimblevm.driver import compile_to_bytes
 from nimblevm.kernels.loop_ir_eval import evaluate_math
 from nimblevm.kernels.math_table import NAMES, definition
 from nimblevm.relay.infer_type import infer_type
-from nimblevm.relay.ir import Call, Expr, Function, IRModule, Tuple, TupleGetItem, Var
+from nimblevm.relay.ir import Call, Expr, Function, Tuple, TupleGetItem, Var
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op import get
 from nimblevm.relay.op.registry import find
 from nimblevm.relay.types import TensorType, TupleType

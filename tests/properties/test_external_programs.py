@@ -24,7 +24,8 @@ from nimblevm.external import Blob, External, Region, register_runtime, unregist
 from nimblevm.relay.dataflow_pattern import CallPattern, wildcard
 from nimblevm.relay.dims import DimExpr, DimVar, substitute
 from nimblevm.relay.interpreter import evaluate
-from nimblevm.relay.ir import Call, Expr, Function, IRModule
+from nimblevm.relay.ir import Call, Expr, Function
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op
 from tests.properties.compare import assert_same
 from tests.properties.examples import examples

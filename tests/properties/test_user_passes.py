@@ -12,9 +12,10 @@ from nimblevm.compiler.passes.partial_eval import PARTIAL_EVAL
 from nimblevm.compiler.passes.to_anf import TO_ANF
 from nimblevm.compiler.passes.to_graph import TO_GRAPH
 from nimblevm.errors import NimbleError
+from nimblevm.relay import machine
 from nimblevm.relay.infer_type import infer_type
-from nimblevm.relay.interpreter import Interpreter, evaluate
-from nimblevm.relay.ir import IRModule
+from nimblevm.relay.interpreter import evaluate
+from nimblevm.relay.module import IRModule
 from tests.properties.compare import assert_same
 from tests.properties.examples import examples
 from tests.properties.extended import extended_programs
@@ -23,7 +24,7 @@ from tests.properties.programs import Program, programs
 FEW = examples(4)
 MANY = examples(100)
 
-ORACLE = Interpreter(IRModule())
+ORACLE = machine.Program(IRModule())
 CONTEXT = PassContext(
     evaluate=lambda call, values: ORACLE.apply(call.op, values, call.attrs)  # type: ignore[arg-type]
 )

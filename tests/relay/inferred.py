@@ -8,7 +8,7 @@ import nimblevm.relay.op  # noqa: F401  (fills the registry)
 from nimblevm.errors import RelayTypeError
 from nimblevm.relay import dims
 from nimblevm.relay.infer_type import infer_type
-from nimblevm.relay.ir import IRModule
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.parser import parse_module
 from nimblevm.relay.text import type_text
 from nimblevm.relay.types import DimVar, TensorType, Type

@@ -17,7 +17,6 @@ from nimblevm.relay.ir import (
     Function,
     GlobalVar,
     If,
-    IRModule,
     Let,
     Match,
     Pattern,
@@ -34,6 +33,7 @@ from nimblevm.relay.ir import (
     Var,
     pattern_vars,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op import registry
 from nimblevm.relay.types import (
     FuncType,

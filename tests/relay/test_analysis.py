@@ -11,7 +11,6 @@ from nimblevm.relay.ir import (
     Expr,
     Function,
     GlobalVar,
-    IRModule,
     Let,
     Match,
     Pattern,
@@ -23,6 +22,7 @@ from nimblevm.relay.ir import (
     TypeData,
     Var,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import get
 from nimblevm.relay.types import GlobalTypeVar, TypeVar, scalar_type
 

@@ -18,8 +18,8 @@ from nimblevm import relay
 from nimblevm.relay import ir, nn
 from nimblevm.relay.call import TupleWrapper
 from nimblevm.relay.interpreter import evaluate
-from nimblevm.relay.ir import IRModule
 from nimblevm.relay.loops import while_loop
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op import all_ops
 from nimblevm.relay.scope_builder import ScopeBuilder
 from nimblevm.relay.types import TensorType, scalar_type

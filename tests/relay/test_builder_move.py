@@ -11,6 +11,7 @@ import pytest
 from nimblevm import relay
 from nimblevm.relay import ir
 from nimblevm.relay.interpreter import evaluate
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op
 
 # As in TVM 0.18.
@@ -45,7 +46,7 @@ SIGNATURES = {
 
 def run(expr: Any, params: list[ir.Var], *args: Any) -> Any:
     body = expr.tuple_value if isinstance(expr, relay.TupleWrapper) else expr
-    return evaluate(ir.IRModule.from_expr(ir.Function(params, body)), args)
+    return evaluate(IRModule.from_expr(ir.Function(params, body)), args)
 
 
 @pytest.mark.parametrize("function", SIGNATURES, ids=lambda f: f.__name__)

@@ -12,7 +12,6 @@ from nimblevm.relay.ir import (
     Expr,
     Function,
     GlobalVar,
-    IRModule,
     Let,
     Match,
     PatternConstructor,
@@ -21,6 +20,7 @@ from nimblevm.relay.ir import (
     Tuple,
     Var,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import get
 from nimblevm.relay.text import type_text
 from nimblevm.relay.types import DimVar, FuncType, TensorType, TupleType, holes, scalar_type

@@ -10,7 +10,7 @@ import pytest
 import nimblevm as nvm
 from nimblevm import relay
 from nimblevm.errors import RelayTypeError
-from nimblevm.relay.ir import IRModule
+from nimblevm.relay.module import IRModule
 
 N, C = relay.DimVar("n"), relay.DimVar("c")
 CASES: list[tuple[Callable[..., relay.Expr], tuple[relay.Dim, ...], list[str]]] = [

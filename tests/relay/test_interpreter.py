@@ -22,13 +22,15 @@ from nimblevm.errors import (
 )
 from nimblevm.relay import ir
 from nimblevm.relay.dims import DimVar, add, mul
-from nimblevm.relay.interpreter import Interpreter, Machine, evaluate
+from nimblevm.relay.interpreter import Interpreter, evaluate
+from nimblevm.relay.machine import Machine
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op import vm
 from nimblevm.relay.types import TensorType, TupleType, scalar_type
 from nimblevm.relay.values import ADTValue, leaves, text_of
 
 HEADER = '#[version = "0.0.5"]\n'
-Parse = Callable[[str], ir.IRModule]
+Parse = Callable[[str], IRModule]
 
 
 @pytest.fixture(params=["parsed", "inferred"])
@@ -94,7 +96,7 @@ TREES = """
 """
 
 
-def tree_of(mod: ir.IRModule, depth: int) -> ADTValue:
+def tree_of(mod: IRModule, depth: int) -> ADTValue:
     """A left-leaning tree of `depth` nodes."""
     leaf, node = (mod.get_constructor("Tree", name) for name in ("Leaf", "Node"))
     tree = ADTValue(leaf, (f32(3, 2),))
@@ -167,7 +169,7 @@ def test_a_shared_node_is_evaluated_once_per_activation() -> None:
     cell = relay.var("cell")
     count = ir.Let(relay.var("_"), ir.RefWrite(cell, ir.RefRead(cell) + 1), x)
     body = ir.Let(cell, ir.RefCreate(relay.const(0)), ir.Tuple((count + count, ir.RefRead(cell))))
-    total, turns = evaluate(ir.IRModule.from_expr(ir.Function((x,), body)), (3,))
+    total, turns = evaluate(IRModule.from_expr(ir.Function((x,), body)), (3,))
     assert (total, turns) == (6, 1)
 
 
@@ -180,7 +182,7 @@ def test_a_node_shared_with_a_closure_belongs_to_the_function_around() -> None:
     twice = ir.Function((y,), own + own + inner(y))
     calls = ir.Tuple((effect, f(relay.const(1)), f(relay.const(2)), ir.RefRead(cell)))
     body = ir.Let(cell, ir.RefCreate(relay.const(0)), ir.Let(f, twice, calls))
-    assert [int(v) for v in evaluate(ir.IRModule.from_expr(ir.Function((x,), body)), (5,))] == [
+    assert [int(v) for v in evaluate(IRModule.from_expr(ir.Function((x,), body)), (5,))] == [
         5,
         8,
         11,
@@ -193,7 +195,7 @@ def test_a_dag_of_a_million_paths() -> None:
     node: ir.Expr = x
     for _ in range(20):
         node = node + node
-    assert evaluate(ir.IRModule.from_expr(ir.Function((x,), node)), (1,)) == 2**20
+    assert evaluate(IRModule.from_expr(ir.Function((x,), node)), (1,)) == 2**20
 
 
 # --- depth ------------------------------------------------------------------------------------------
@@ -220,8 +222,8 @@ def test_depth_of_100000() -> None:
     nested: ir.Expr = x
     for _ in range(100_000):
         nested = nested + 1
-    assert evaluate(ir.IRModule.from_expr(ir.Function((x,), lets)), (5,)) == 100_005
-    assert evaluate(ir.IRModule.from_expr(ir.Function((x,), nested)), (5,)) == 100_005
+    assert evaluate(IRModule.from_expr(ir.Function((x,), lets)), (5,)) == 100_005
+    assert evaluate(IRModule.from_expr(ir.Function((x,), nested)), (5,)) == 100_005
     mod = relay.parse(
         HEADER
         + """
@@ -413,7 +415,7 @@ def test_dims_in_attributes_have_their_numbers() -> None:
             ir.Call(vm.DIM_VALUE, (), vm.DimValueAttrs(add(mul(n, 2), 1))),
         )
     )
-    zeros, number = evaluate(ir.IRModule.from_expr(ir.Function((x,), body)), (f32(3),))
+    zeros, number = evaluate(IRModule.from_expr(ir.Function((x,), body)), (f32(3),))
     assert zeros.shape == (3, 2)
     assert number == 7
 
@@ -422,7 +424,7 @@ def test_dim_params_of_a_lifted_function() -> None:
     n = DimVar("n")
     x, size = relay.var("x", TensorType((n,))), relay.var("size", "int64")
     function = ir.Function((x, size), x, None, (), {"dim_params": ((1, n),)})
-    mod = ir.IRModule({ir.GlobalVar("main"): function})
+    mod = IRModule({ir.GlobalVar("main"): function})
     assert evaluate(mod, (f32(3), 3)).shape == (3,)
     with pytest.raises(ShapeMismatch):
         evaluate(mod, (f32(3), 4))
@@ -440,7 +442,7 @@ def test_match_type_binds_and_checks() -> None:
     )
     checked = ir.Call(vm.MATCH_TYPE, (y,), vm.MatchTypeAttrs(TensorType((n,)), "the second"))
     value = ir.Call(vm.MATCH_TYPE, (x,), vm.MatchTypeAttrs(TensorType((n,)), "the first"))
-    mod = ir.IRModule.from_expr(ir.Function((x, y), ir.Let(a, value, checked)))
+    mod = IRModule.from_expr(ir.Function((x, y), ir.Let(a, value, checked)))
     assert evaluate(mod, (f32(3), f32(3))).shape == (3,)
     with pytest.raises(ShapeMismatch, match="the second: axis 0"):
         evaluate(mod, (f32(3), f32(2)))
@@ -449,7 +451,7 @@ def test_match_type_binds_and_checks() -> None:
 def test_check_broadcast() -> None:
     n = DimVar("n")
     x, y = relay.var("x", TensorType((n,))), relay.var("y", TensorType((relay.Any(),)))
-    mod = ir.IRModule.from_expr(
+    mod = IRModule.from_expr(
         ir.Function((x, y), ir.Call(vm.CHECK_BROADCAST, (y,), vm.CheckBroadcastAttrs((4, n))))
     )
     assert evaluate(mod, (f32(3), f32(1))).shape == (1,)
@@ -485,7 +487,7 @@ def test_kernels_write_into_allocated_storage() -> None:
         (relay.var("_"), ir.Call(vm.KILL, (x,))),
     ]):  # fmt: skip
         body = ir.Let(var, value, body)
-    doubled, again = evaluate(ir.IRModule.from_expr(ir.Function((x,), body)), (f32(3),))
+    doubled, again = evaluate(IRModule.from_expr(ir.Function((x,), body)), (f32(3),))
     np.testing.assert_array_equal(doubled, 2 * f32(3))
     np.testing.assert_array_equal(again, 4 * f32(3))
     assert doubled.base is not None
@@ -495,7 +497,7 @@ def test_values_of_the_wrong_kind_are_named() -> None:
     x = relay.var("x", "int32")
 
     def run(body: ir.Expr) -> None:
-        evaluate(ir.IRModule.from_expr(ir.Function((x,), body)), (1,))
+        evaluate(IRModule.from_expr(ir.Function((x,), body)), (1,))
 
     with pytest.raises(ValueKindError, match="field 0 of int32 tensor"):
         run(ir.TupleGetItem(x, 0))
@@ -511,7 +513,7 @@ def test_values_of_the_wrong_kind_are_named() -> None:
 
 def test_module_of_tuples_in_and_out() -> None:
     pair = relay.var("p", TupleType((scalar_type("int32"), TensorType((2,)))))
-    mod = ir.IRModule.from_expr(ir.Function((pair,), ir.Tuple((ir.TupleGetItem(pair, 1), pair))))
+    mod = IRModule.from_expr(ir.Function((pair,), ir.Tuple((ir.TupleGetItem(pair, 1), pair))))
     out = Interpreter(mod).run("main", [1, f32(2)])
     np.testing.assert_array_equal(out[0], f32(2))
     with pytest.raises(InvalidInput, match="tuple of 2 fields, got 1"):

@@ -14,7 +14,6 @@ from nimblevm.relay.ir import (
     Function,
     GlobalVar,
     If,
-    IRModule,
     Let,
     Match,
     PatternConstructor,
@@ -24,6 +23,7 @@ from nimblevm.relay.ir import (
     TypeData,
     Var,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import get
 from nimblevm.relay.types import GlobalTypeVar, TypeVar, scalar_type
 from nimblevm.relay.well_formed import check_well_formed, well_formed

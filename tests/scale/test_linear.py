@@ -13,7 +13,7 @@ import pytest
 import nimblevm as nvm
 from nimblevm.compiler import pass_base
 from nimblevm.relay import infer_type, parser, printer, structural
-from nimblevm.relay.ir import IRModule
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.structural_hash import structural_hash
 from nimblevm.relay.well_formed import check_well_formed
 

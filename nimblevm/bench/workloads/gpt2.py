@@ -21,7 +21,7 @@ import numpy as np
 
 from nimblevm.driver import bind_params
 from nimblevm.relay import parse
-from nimblevm.relay.ir import IRModule
+from nimblevm.relay.module import IRModule
 
 Array = np.ndarray[Any, Any]
 State = tuple[tuple[Array, Array], ...]

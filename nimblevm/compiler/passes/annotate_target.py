@@ -31,7 +31,8 @@ from nimblevm.compiler.rewrite import (
     with_body,
     with_children,
 )
-from nimblevm.relay.ir import Call, Expr, Function, IRModule, Tuple, TupleGetItem
+from nimblevm.relay.ir import Call, Expr, Function, Tuple, TupleGetItem
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.compiler_region import BEGIN, END, MARKS
 from nimblevm.relay.op.registry import Op
 

@@ -65,7 +65,6 @@ from nimblevm.relay.ir import (
     Constant,
     Expr,
     Function,
-    IRModule,
     Let,
     Match,
     Tuple,
@@ -73,6 +72,7 @@ from nimblevm.relay.ir import (
     Var,
     pattern_vars,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.types import FuncType, TensorType, TupleType, Type, scalar_type
 
 _INDEX = scalar_type("int32")

@@ -64,7 +64,6 @@ from nimblevm.relay.ir import (
     Expr,
     Function,
     If,
-    IRModule,
     PatternConstructor,
     PatternVar,
     PatternWildcard,
@@ -73,6 +72,7 @@ from nimblevm.relay.ir import (
     Var,
 )
 from nimblevm.relay.linearize import SIZES, FieldKind, kind_of_field, tables_of
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.types import FuncType, TensorType, TupleType, Type, scalar_type
 
 _INT = scalar_type("int64")

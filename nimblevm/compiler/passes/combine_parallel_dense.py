@@ -41,7 +41,8 @@ from nimblevm.compiler.rewrite import (
     typed,
     with_body,
 )
-from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Tuple, is_known
+from nimblevm.relay.ir import Call, Constant, Expr, Function, Tuple, is_known
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op, OpPattern
 from nimblevm.relay.types import TensorType
 

@@ -15,16 +15,8 @@ from __future__ import annotations
 from nimblevm.compiler.home_blocks import HomeBlocks
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import Rewriter, map_functions, with_body
-from nimblevm.relay.ir import (
-    Call,
-    Constant,
-    Expr,
-    Function,
-    IRModule,
-    Tuple,
-    TupleGetItem,
-    late_array,
-)
+from nimblevm.relay.ir import Call, Constant, Expr, Function, Tuple, TupleGetItem, late_array
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op
 
 

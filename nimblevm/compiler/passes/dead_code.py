@@ -15,17 +15,8 @@ from __future__ import annotations
 
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import Rewriter, map_functions, postorder, with_body
-from nimblevm.relay.ir import (
-    Call,
-    Constructor,
-    Expr,
-    Function,
-    IRModule,
-    Leaf,
-    Let,
-    RefWrite,
-    children,
-)
+from nimblevm.relay.ir import Call, Constructor, Expr, Function, Leaf, Let, RefWrite, children
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op
 
 _EFFECTS = frozenset({"vm.call_kernel", "memory.kill", "vm.bind_dim"})

@@ -23,7 +23,8 @@ from nimblevm.compiler.passes.fold_constant import fold_constant
 from nimblevm.compiler.rewrite import Rewriter, map_functions, postorder, type_of, with_body
 from nimblevm.errors import NimbleError
 from nimblevm.relay.infer_type import infer_type
-from nimblevm.relay.ir import Call, Constant, Expr, Function, GlobalVar, IRModule, Let, is_known
+from nimblevm.relay.ir import Call, Constant, Expr, Function, GlobalVar, Let, is_known
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.dyn import STATIC, Static
 from nimblevm.relay.op.dyn_image import roi_of, scaled, static_attrs
 from nimblevm.relay.op.registry import Op, get

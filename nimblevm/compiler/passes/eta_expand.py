@@ -17,17 +17,8 @@ import dataclasses
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import map_functions
 from nimblevm.relay.infer_type import infer_type
-from nimblevm.relay.ir import (
-    Call,
-    Constructor,
-    Expr,
-    Function,
-    GlobalVar,
-    IRModule,
-    Leaf,
-    Var,
-    children,
-)
+from nimblevm.relay.ir import Call, Constructor, Expr, Function, GlobalVar, Leaf, Var, children
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.visitor import post_order, with_children
 
 

@@ -33,17 +33,8 @@ from nimblevm.compiler.rewrite import (
     with_children,
 )
 from nimblevm.relay import dims
-from nimblevm.relay.ir import (
-    Call,
-    Expr,
-    Function,
-    IRModule,
-    Let,
-    Tuple,
-    TupleGetItem,
-    Var,
-    children,
-)
+from nimblevm.relay.ir import Call, Expr, Function, Let, Tuple, TupleGetItem, Var, children
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op import registry
 from nimblevm.relay.types import TensorType, Type
 

@@ -35,7 +35,6 @@ from nimblevm.relay.ir import (
     Constant,
     Expr,
     Function,
-    IRModule,
     Leaf,
     Let,
     TupleGetItem,
@@ -43,6 +42,7 @@ from nimblevm.relay.ir import (
     children,
     is_known,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.common import Array
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import TensorType

@@ -21,7 +21,8 @@ from nimblevm import dtypes
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import Rewriter, map_functions, type_of, typed, with_body
 from nimblevm.errors import NimbleError
-from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Let, Tuple, is_known
+from nimblevm.relay.ir import Call, Constant, Expr, Function, Let, Tuple, is_known
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.device import ANNOTATIONS
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import TupleType, Type, value_tensors

@@ -75,13 +75,13 @@ from nimblevm.relay.ir import (
     Function,
     GlobalVar,
     If,
-    IRModule,
     Let,
     Tuple,
     Var,
     is_known,
 )
 from nimblevm.relay.levels import ATTRIBUTE, LevelLoop
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.vm import STORAGE
 from nimblevm.relay.types import FuncType, TensorType, TupleType, Type, scalar_type
 

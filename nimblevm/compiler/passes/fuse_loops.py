@@ -67,12 +67,12 @@ from nimblevm.relay.ir import (
     Function,
     GlobalVar,
     If,
-    IRModule,
     Let,
     Tuple,
     Var,
     is_known,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.vm import STORAGE
 from nimblevm.relay.steps import ATTRIBUTE, StepLoop
 from nimblevm.relay.types import FuncType, TensorType, TupleType, Type, free_dims, scalar_type

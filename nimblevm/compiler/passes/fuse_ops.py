@@ -33,17 +33,8 @@ from nimblevm.compiler.rewrite import (
     typed,
 )
 from nimblevm.kernels.c_rules import calls_c_only
-from nimblevm.relay.ir import (
-    Call,
-    Expr,
-    Function,
-    IRModule,
-    Let,
-    Tuple,
-    TupleGetItem,
-    Var,
-    is_known,
-)
+from nimblevm.relay.ir import Call, Expr, Function, Let, Tuple, TupleGetItem, Var, is_known
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.types import FuncType, TupleType
 
 

@@ -46,7 +46,8 @@ from nimblevm.compiler.rewrite import (
     with_body,
 )
 from nimblevm.compiler.row_lift import RowLifter, at_entry, row_of
-from nimblevm.relay.ir import Call, Expr, Function, IRModule, Let, Var
+from nimblevm.relay.ir import Call, Expr, Function, Let, Var
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.types import FuncType, TensorType
 
 # --- sums ---------------------------------------------------------------------------------------

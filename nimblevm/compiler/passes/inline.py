@@ -38,12 +38,12 @@ from nimblevm.relay.ir import (
     Expr,
     Function,
     GlobalVar,
-    IRModule,
     Let,
     Tuple,
     TupleGetItem,
     Var,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import Type, free_dims, substitute, value_tensors
 

@@ -47,7 +47,6 @@ from nimblevm.relay.ir import (
     Function,
     GlobalVar,
     If,
-    IRModule,
     Leaf,
     Let,
     Match,
@@ -62,6 +61,7 @@ from nimblevm.relay.ir import (
     Var,
     children,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.type_context import Demand, demands
 from nimblevm.relay.types import HAS_DIM, TensorType, TupleType, Type, TypeVar, value_tensors

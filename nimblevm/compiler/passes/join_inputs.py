@@ -34,7 +34,8 @@ from nimblevm.compiler.rewrite import (
 )
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim
-from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Tuple, is_known
+from nimblevm.relay.ir import Call, Constant, Expr, Function, Tuple, is_known
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.types import TensorType, TupleType
 
 

@@ -47,7 +47,6 @@ from nimblevm.relay.ir import (
     Expr,
     Function,
     GlobalVar,
-    IRModule,
     Leaf,
     Let,
     Match,
@@ -55,6 +54,7 @@ from nimblevm.relay.ir import (
     children,
     pattern_vars,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.types import (
     FuncType,
     Type,

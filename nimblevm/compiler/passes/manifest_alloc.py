@@ -40,17 +40,8 @@ from nimblevm.compiler.rewrite import (
 from nimblevm.errors import CompileError
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim, DimVar
-from nimblevm.relay.ir import (
-    Call,
-    Expr,
-    Function,
-    IRModule,
-    Tuple,
-    TupleGetItem,
-    TypeData,
-    Var,
-    children,
-)
+from nimblevm.relay.ir import Call, Expr, Function, Tuple, TupleGetItem, TypeData, Var, children
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.op.vm import STORAGE
 from nimblevm.relay.types import TensorType, TupleType, Type

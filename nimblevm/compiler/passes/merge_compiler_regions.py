@@ -17,7 +17,8 @@ from __future__ import annotations
 from nimblevm.compiler.annotated import AnnotatedFunction, is_composite, is_mark
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import Rewriter, is_primitive, map_functions, with_body
-from nimblevm.relay.ir import Call, Expr, Function, IRModule
+from nimblevm.relay.ir import Call, Expr, Function
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.compiler_region import END
 
 

@@ -22,7 +22,8 @@ from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import map_functions, postorder, with_body
 from nimblevm.relay.dataflow_pattern import DFPattern, partition
 from nimblevm.relay.infer_type import infer_type
-from nimblevm.relay.ir import Expr, Function, IRModule
+from nimblevm.relay.ir import Expr, Function
+from nimblevm.relay.module import IRModule
 
 
 def merge_composite_pass(pattern_table: Sequence[PatternRow]) -> Pass:

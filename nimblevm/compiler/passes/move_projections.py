@@ -42,17 +42,8 @@ from nimblevm.compiler.rewrite import (
     with_children,
 )
 from nimblevm.relay.dims import Dim, DimVar
-from nimblevm.relay.ir import (
-    Call,
-    Expr,
-    Function,
-    GlobalVar,
-    IRModule,
-    Let,
-    Tuple,
-    Var,
-    children,
-)
+from nimblevm.relay.ir import Call, Expr, Function, GlobalVar, Let, Tuple, Var, children
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op, OpPattern
 from nimblevm.relay.steps import ATTRIBUTE, StepLoop
 from nimblevm.relay.types import FuncType, TupleType, free_dims, value_tensors

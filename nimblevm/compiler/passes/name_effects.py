@@ -26,7 +26,6 @@ from nimblevm.relay.ir import (
     Constructor,
     Expr,
     Function,
-    IRModule,
     Leaf,
     RefCreate,
     RefRead,
@@ -34,6 +33,7 @@ from nimblevm.relay.ir import (
     Var,
     children,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op
 
 

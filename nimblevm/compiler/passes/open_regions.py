@@ -34,17 +34,8 @@ from nimblevm.compiler.rewrite import (
     typed,
     with_body,
 )
-from nimblevm.relay.ir import (
-    Call,
-    Constant,
-    Expr,
-    Function,
-    IRModule,
-    Tuple,
-    TupleGetItem,
-    Var,
-    is_known,
-)
+from nimblevm.relay.ir import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var, is_known
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.compiler_region import BEGIN, END
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.type_context import demands

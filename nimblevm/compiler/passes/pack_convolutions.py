@@ -23,7 +23,8 @@ from nimblevm.compiler.constants import late_constant
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.passes.to_anf import Normalizer
 from nimblevm.compiler.rewrite import map_functions, op_call, postorder, type_of, with_body
-from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, late_array
+from nimblevm.relay.ir import Call, Constant, Expr, Function, late_array
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.conv2d_pack import packed_kernel
 from nimblevm.relay.op.dense_pack import DTYPES, LANES
 from nimblevm.relay.op.registry import Op

@@ -38,8 +38,9 @@ from nimblevm.compiler.rewrite import (
 )
 from nimblevm.compiler.shared_panels import Shared, shared_products
 from nimblevm.errors import CompileError
-from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Span, children, late_array
+from nimblevm.relay.ir import Call, Constant, Expr, Function, Span, children, late_array
 from nimblevm.relay.late import LateArray
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.common import Array
 from nimblevm.relay.op.dense_pack import (
     DTYPES,

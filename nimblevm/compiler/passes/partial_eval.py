@@ -24,7 +24,8 @@ from nimblevm.compiler.passes.simplify import SIMPLIFY
 from nimblevm.compiler.passes.to_anf import TO_ANF
 from nimblevm.compiler.unfold import Unfolder
 from nimblevm.relay.infer_type import infer_type
-from nimblevm.relay.ir import GlobalVar, IRModule
+from nimblevm.relay.ir import GlobalVar
+from nimblevm.relay.module import IRModule
 
 MAX_ROUNDS = 64
 MAX_CALLS = 256

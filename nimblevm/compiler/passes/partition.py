@@ -48,7 +48,6 @@ from nimblevm.relay.ir import (
     Call,
     Expr,
     Function,
-    IRModule,
     Let,
     Tuple,
     TupleGetItem,
@@ -56,6 +55,7 @@ from nimblevm.relay.ir import (
     children,
     is_known,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import FuncType, TensorType, TupleType
 

@@ -37,12 +37,12 @@ from nimblevm.relay.ir import (
     Expr,
     Function,
     GlobalVar,
-    IRModule,
     Tuple,
     TupleGetItem,
     Var,
     children,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.compiler_region import BEGIN, END
 from nimblevm.relay.types import (
     HAS_DIM,

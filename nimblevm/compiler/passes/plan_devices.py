@@ -29,7 +29,8 @@ from nimblevm.compiler.devices import CopyPlacement, Devices, Placement
 from nimblevm.compiler.domains import leaves, root
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import blocks, is_primitive, let_chain, map_functions, postorder
-from nimblevm.relay.ir import Call, Function, GlobalVar, IRModule
+from nimblevm.relay.ir import Call, Function, GlobalVar
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.device import ANNOTATIONS
 from nimblevm.relay.op.registry import Op
 

@@ -42,7 +42,8 @@ from nimblevm.compiler.storage import Request, assign
 from nimblevm.errors import CompileError
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim
-from nimblevm.relay.ir import Call, Expr, Function, IRModule, Leaf, Let, Tuple, Var, children
+from nimblevm.relay.ir import Call, Expr, Function, Leaf, Let, Tuple, Var, children
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import TensorType, Type, free_dims
 

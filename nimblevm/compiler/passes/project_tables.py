@@ -26,7 +26,8 @@ from nimblevm.compiler.rewrite import (
     with_body,
 )
 from nimblevm.errors import NimbleError
-from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, is_known
+from nimblevm.relay.ir import Call, Constant, Expr, Function, is_known
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.types import TensorType
 
 MAX_WORK = 1 << 27

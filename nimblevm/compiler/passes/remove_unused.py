@@ -16,7 +16,8 @@ from collections.abc import Iterable
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import postorder
 from nimblevm.errors import CompileError
-from nimblevm.relay.ir import GlobalVar, IRModule
+from nimblevm.relay.ir import GlobalVar
+from nimblevm.relay.module import IRModule
 
 
 def remove_unused(mod: IRModule, entry_points: Iterable[str]) -> IRModule:

@@ -55,7 +55,6 @@ from nimblevm.relay.ir import (
     Constant,
     Expr,
     Function,
-    IRModule,
     Leaf,
     Let,
     Span,
@@ -63,6 +62,7 @@ from nimblevm.relay.ir import (
     Var,
     is_known,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op, get
 from nimblevm.relay.op.topk import TopkAttrs
 from nimblevm.relay.types import TensorType, scalar_type, value_tensors

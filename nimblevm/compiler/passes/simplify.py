@@ -22,18 +22,8 @@ import numpy as np
 from nimblevm import dtypes
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import Rewriter, map_functions, op_call, type_of, typed, with_body
-from nimblevm.relay.ir import (
-    Call,
-    Constant,
-    Expr,
-    Function,
-    If,
-    IRModule,
-    Let,
-    Tuple,
-    TupleGetItem,
-    is_known,
-)
+from nimblevm.relay.ir import Call, Constant, Expr, Function, If, Let, Tuple, TupleGetItem, is_known
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import TensorType, scalar_type
 

@@ -18,7 +18,8 @@ import numpy as np
 
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import Rewriter, map_functions, op_call, type_of, with_body
-from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Let, TupleGetItem
+from nimblevm.relay.ir import Call, Constant, Expr, Function, Let, TupleGetItem
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import TensorType
 

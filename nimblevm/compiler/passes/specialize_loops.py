@@ -30,18 +30,8 @@ from nimblevm.compiler.loops import LoopFinder
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import Rewriter, is_primitive, postorder, type_of, typed, with_body
 from nimblevm.relay.dims import Dim, DimVar, compare
-from nimblevm.relay.ir import (
-    Call,
-    Constant,
-    Expr,
-    Function,
-    GlobalVar,
-    IRModule,
-    Leaf,
-    Let,
-    Var,
-    children,
-)
+from nimblevm.relay.ir import Call, Constant, Expr, Function, GlobalVar, Leaf, Let, Var, children
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.types import FuncType, Type, free_dims, value_tensors
 
 MAX_NODES, MAX_STARTS = 512, 4

@@ -25,7 +25,8 @@ from nimblevm.compiler.rewrite import (
     type_of,
     with_body,
 )
-from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Tuple
+from nimblevm.relay.ir import Call, Constant, Expr, Function, Tuple
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.types import TensorType
 
 

@@ -52,7 +52,6 @@ from nimblevm.relay.ir import (
     Expr,
     Function,
     If,
-    IRModule,
     Leaf,
     Let,
     Tuple,
@@ -60,6 +59,7 @@ from nimblevm.relay.ir import (
     Var,
     children,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.types import FuncType, TensorType, TupleType
 
 MAX_STATES, MAX_CROSSING, MAX_LAYERS = 64, 4, 8

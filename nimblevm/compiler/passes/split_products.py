@@ -36,7 +36,8 @@ from nimblevm.compiler.rewrite import (
     typed,
     with_body,
 )
-from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, TupleGetItem, Var
+from nimblevm.relay.ir import Call, Constant, Expr, Function, TupleGetItem, Var
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op, OpPattern
 from nimblevm.relay.op.strided_slice import slice_of
 from nimblevm.relay.types import TensorType

@@ -41,7 +41,6 @@ from nimblevm.relay.ir import (
     Function,
     GlobalVar,
     If,
-    IRModule,
     Let,
     Match,
     PatternVar,
@@ -50,6 +49,7 @@ from nimblevm.relay.ir import (
     Var,
     children,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import FuncType, Type, TypeCall
 

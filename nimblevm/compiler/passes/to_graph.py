@@ -27,7 +27,6 @@ from nimblevm.relay.ir import (
     Constructor,
     Expr,
     Function,
-    IRModule,
     Leaf,
     Let,
     RefCreate,
@@ -36,6 +35,7 @@ from nimblevm.relay.ir import (
     Var,
     children,
 )
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op
 
 

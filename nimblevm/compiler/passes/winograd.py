@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import Rewriter, map_functions, op_call, type_of, with_body
-from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, is_known
+from nimblevm.relay.ir import Call, Constant, Expr, Function, is_known
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.conv2d_winograd import transformed
 from nimblevm.relay.op.registry import Op
 

@@ -1,7 +1,8 @@
 """tvm.ir: modules, structural equality, types."""
 
 from nimblevm.arguments import explain_arguments
-from nimblevm.relay.ir import GlobalVar, IRModule, Span
+from nimblevm.relay.ir import GlobalVar, Span
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.node_json import load_json, save_json
 from nimblevm.relay.structural import assert_structural_equal, structural_equal
 from nimblevm.relay.structural_hash import structural_hash

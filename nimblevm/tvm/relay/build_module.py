@@ -14,7 +14,8 @@ from nimblevm.errors import NotProvided
 from nimblevm.executor import Executor
 from nimblevm.executor import create_executor as _create_executor
 from nimblevm.relay.builder import bind
-from nimblevm.relay.ir import Expr, Function, IRModule
+from nimblevm.relay.ir import Expr, Function
+from nimblevm.relay.module import IRModule
 from nimblevm.tvm.contrib.graph_executor import OnDevice
 from nimblevm.tvm.nd import NDArray
 from nimblevm.tvm.relay import vm

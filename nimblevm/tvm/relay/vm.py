@@ -7,7 +7,8 @@ from typing import Any
 
 from nimblevm import driver
 from nimblevm.arguments import explain_arguments, explained_methods
-from nimblevm.relay.ir import Function, IRModule
+from nimblevm.relay.ir import Function
+from nimblevm.relay.module import IRModule
 from nimblevm.tvm.relay.transform import passes_off
 from nimblevm.tvm.runtime.vm import Executable
 from nimblevm.tvm.target import places

@@ -13,6 +13,7 @@ from nimblevm.errors import RelayTypeError
 from nimblevm.relay import ir
 from nimblevm.relay.dims import DimVar
 from nimblevm.relay.infer_type import infer_type
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op import Op
 from nimblevm.relay.op.concrete import concrete_type
 from nimblevm.relay.types import TensorType, TupleType, Type
@@ -23,9 +24,9 @@ PLACE = ir.Span("wrong.rly", 7, 3)
 VALUES: tuple[Any, ...] = ("x", None, -99, 99, (99,), (0, 0), 2**70, ((1, 2), (3, 4)))
 
 
-def program(op: Op, types: tuple[Type, ...], attrs: Any) -> ir.IRModule:
+def program(op: Op, types: tuple[Type, ...], attrs: Any) -> IRModule:
     params = [ir.Var(f"p{i}", t) for i, t in enumerate(types)]
-    return ir.IRModule.from_expr(ir.Function(params, ir.Call(op, params, attrs, span=PLACE)))
+    return IRModule.from_expr(ir.Function(params, ir.Call(op, params, attrs, span=PLACE)))
 
 
 def is_refused(op: Op, types: tuple[Type, ...], attrs: Any) -> bool:

@@ -16,7 +16,8 @@ import nimblevm as nvm
 from nimblevm.errors import NimbleError, RelayTypeError
 from nimblevm.relay.dims import DimVar
 from nimblevm.relay.infer_type import infer_type
-from nimblevm.relay.ir import Call, Constant, Expr, Function, IRModule, Tuple, Var
+from nimblevm.relay.ir import Call, Constant, Expr, Function, Tuple, Var
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op import Op, all_ops, get
 from nimblevm.relay.op.concrete import ConcreteContext, concrete_type
 from nimblevm.relay.types import TensorType, TupleType, Type

@@ -16,6 +16,7 @@ import pytest
 from nimblevm.errors import RelayTypeError
 from nimblevm.relay import ir, op
 from nimblevm.relay.infer_type import infer_type
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op import all_ops, get
 from nimblevm.relay.op.compiler_region import MARKS
 from nimblevm.relay.op.concrete import concrete_type
@@ -52,10 +53,10 @@ WRONG: dict[str, tuple[Any, ...]] = {
 IGNORED = {("sort", "dtype")}
 
 
-def program(name: str, types: tuple[Type, ...], attrs: Any) -> ir.IRModule:
+def program(name: str, types: tuple[Type, ...], attrs: Any) -> IRModule:
     params = [ir.Var(f"p{i}", t) for i, t in enumerate(types)]
     call = ir.Call(get(name), params, attrs, span=PLACE)
-    return ir.IRModule.from_expr(ir.Function(params, call))
+    return IRModule.from_expr(ir.Function(params, call))
 
 
 def check_refused(name: str, types: tuple[Type, ...], attrs: Any) -> None:

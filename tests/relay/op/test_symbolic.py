@@ -13,6 +13,7 @@ from nimblevm.relay.claims import check
 from nimblevm.relay.dim_scope import DimScope
 from nimblevm.relay.dims import DimVar
 from nimblevm.relay.interpreter import evaluate
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.op import all_ops
 from nimblevm.relay.op.concrete import concrete_type
 from nimblevm.relay.op.registry import Op
@@ -32,12 +33,12 @@ def widened(type_: Type | None) -> Type:
     return TensorType((DimVar(None) for _ in type_.shape), type_.dtype)
 
 
-def program(op: Op, case: Case, unknown: bool) -> ir.IRModule:
+def program(op: Op, case: Case, unknown: bool) -> IRModule:
     types = [concrete_type(value) for value in case.inputs]
     params = [ir.Var(f"a{i}", widened(t) if unknown else t) for i, t in enumerate(types)]
     call = ir.Call(op, params, case.attrs)
     body = ir.Let(var := ir.Var("out"), call, ir.Tuple((var,)))
-    return relay.infer_type(ir.IRModule.from_expr(ir.Function(params, body)))
+    return relay.infer_type(IRModule.from_expr(ir.Function(params, body)))
 
 
 def result_of(function: ir.Function) -> ir.Expr:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from nimblevm.arguments import explain_arguments
 from nimblevm.relay.infer_type import infer_expr
-from nimblevm.relay.ir import Expr, IRModule
+from nimblevm.relay.ir import Expr
+from nimblevm.relay.module import IRModule
 from nimblevm.tvm.absent import TESTING, explain_absent
 from nimblevm.tvm.relay.testing import dcgan, init, layers, lstm, mlp, mobilenet, resnet
 from nimblevm.tvm.relay.testing.init import create_workload

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from nimblevm.relay.infer_type import infer_type
-from nimblevm.relay.ir import Function, IRModule
+from nimblevm.relay.ir import Function
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.types import TensorType
 from nimblevm.tvm.nd import NDArray, array
 

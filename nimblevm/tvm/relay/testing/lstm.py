@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from nimblevm import relay
-from nimblevm.relay.ir import Expr, Function, IRModule
+from nimblevm.relay.ir import Expr, Function
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.types import TensorType, TupleType, Type
 from nimblevm.tvm.nd import NDArray
 from nimblevm.tvm.relay.testing.init import create_workload

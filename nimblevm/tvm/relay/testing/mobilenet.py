@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from nimblevm import relay
 from nimblevm.relay.analysis import free_vars
-from nimblevm.relay.ir import Expr, Function, IRModule
+from nimblevm.relay.ir import Expr, Function
+from nimblevm.relay.module import IRModule
 from nimblevm.tvm.nd import NDArray
 from nimblevm.tvm.relay.testing.init import create_workload
 from nimblevm.tvm.relay.testing.layers import (
