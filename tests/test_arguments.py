@@ -25,7 +25,10 @@ from nimblevm.errors import InvalidInputType, TypeNotFound
 X = relay.var("x", shape=(2, 3))
 MODULES = """relay relay.nn relay.image relay.vision relay.loops relay.annotation relay.analysis relay.kinds relay.measure
 relay.dataflow_pattern relay.param_dict relay.node_json external profiling devices tvm.nd tvm.ir tvm.ir.op tvm.transform
-tvm.runtime tvm.relay tvm.relay.transform tvm.relay.analysis tvm.relay.vm tvm.relay.build_module""".split()
+tvm.runtime tvm.relay tvm.relay.transform tvm.relay.analysis tvm.relay.vm tvm.relay.build_module
+tvm tvm.target tvm.testing tvm.contrib.graph_executor tvm.contrib.utils tvm.relay.testing tvm.relay.testing.layers
+tvm.relay.testing.lstm tvm.relay.testing.resnet tvm.relay.testing.mobilenet tvm.relay.testing.mlp tvm.relay.testing.dcgan
+tvm.relay.testing.init""".split()
 WRONG: list[Any] = [
     None,
     5,
@@ -88,13 +91,15 @@ def test_no_error_from_inside(module: str, tmp_path: Path, monkeypatch: pytest.M
             parameters = inspect.signature(function).parameters.values()
         except (TypeError, ValueError):
             continue
-        needed = [
-            p for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
-        ]
+        needed = [p for p in parameters if p.default is p.empty]
+        count = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in needed)
+        if not needed:  # one that needs nothing is given something
+            count = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in list(parameters)[:1])
+        named = [p.name for p in needed if p.kind is p.KEYWORD_ONLY]
         for wrong in WRONG:
             try:
                 with contextlib.redirect_stdout(io.StringIO()):
-                    function(*([wrong] * len(needed)))
+                    function(*([wrong] * count), **dict.fromkeys(named, wrong))
             except Exception as error:
                 if from_inside(error):
                     faults.append(f"{name}({wrong!r}): {type(error).__name__}: {error}")
@@ -127,6 +132,10 @@ SAID: list[tuple[Callable[[], Any], str]] = [
     (lambda: relay.strided_slice(X, 2**70, X), "expected int64 numbers"),
     (lambda: tvm.IRModule(5), "IRModule: functions must be Mapping"),
     (lambda: tvm.IRModule()[5], "named by a string or a GlobalVar"),
+    (lambda: tvm.testing.assert_allclose("a", 1.0), "actual must be an array or numbers, not the str 'a'"),
+    (lambda: tvm.relay.testing.resnet.residual_unit(X, "64", (1, 1), True, "a"), "num_filter must be a whole number"),
+    (lambda: tvm.relay.testing.lstm.get_net("4", 8), "get_net: iterations must be a whole number, not the str '4'"),
+    (lambda: tvm.contrib.utils.tempdir().relpath(5), "TempDirectory.relpath: name must be a string, not the int 5"),
 ]  # fmt: skip
 
 
@@ -151,6 +160,24 @@ WRONG_PARTS: list[tuple[Callable[[], relay.Expr], str]] = [
     (lambda: relay.RefCreate(FIVE), "expected an expression, not the int 5"),
     (lambda: relay.Var("z", FIVE), "expected a type, such as relay.TensorType"),
 ]  # fmt: skip
+
+
+def test_parts_of_a_network_that_do_not_fit() -> None:
+    resnet = tvm.relay.testing.resnet.resnet
+    text = "3 stages need as many units and one more of filter_list, not 2 and 4"
+    with pytest.raises(nvm.errors.InvalidInput, match=f"^{text}$"):
+        resnet([2, 2], 3, [16, 16, 32, 64], 10, (1, 3, 32, 32))
+    with pytest.raises(nvm.errors.InvalidInput, match='layout must be "NCHW" or "NHWC"'):
+        resnet([2], 1, [16, 16], 10, (1, 3, 32, 32), layout="NCWH")
+
+
+def test_a_folder_is_deleted_with_its_object() -> None:
+    folder = tvm.contrib.utils.tempdir()
+    path = Path(folder.temp_dir)
+    Path(folder.relpath("a")).write_text("a")
+    assert folder.listdir() == ["a"]
+    del folder
+    assert not path.exists()
 
 
 @pytest.mark.parametrize("number", range(len(WRONG_PARTS)))

@@ -102,6 +102,7 @@ def test_absent_names_say_what_to_use(name: str) -> None:
 def test_names_that_nobody_has() -> None:
     for module, name, close in (
         (relay, "concat", "concatenate"), (relay.nn, "conv2", "conv2d"), (nvm.relay, "softmx", ""), (tvm, "cpus", "cpu"),
+        (importlib.import_module("nimblevm.tvm.relay.nn"), "conv2", "conv2d"),
     ):  # fmt: skip
         with pytest.raises(AttributeError, match=f"has no attribute '{name}'.*{close}"):
             getattr(module, name)

@@ -1,6 +1,9 @@
 """tvm.relay.annotation."""
 
+from nimblevm.arguments import explain_missing
 from nimblevm.relay import annotation as _origin
 from nimblevm.relay.annotation import *  # noqa: F403
 
 __all__ = [*_origin.__all__]
+
+__getattr__ = explain_missing(__name__, __all__)

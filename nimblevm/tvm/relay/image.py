@@ -1,6 +1,9 @@
 """tvm.relay.image."""
 
+from nimblevm.arguments import explain_missing
 from nimblevm.relay import image as _origin
 from nimblevm.relay.image import *  # noqa: F403
 
 __all__ = [*_origin.__all__]
+
+__getattr__ = explain_missing(__name__, __all__)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nimblevm import relay
+from nimblevm.arguments import explain_arguments
+from nimblevm.errors import InvalidInput
 from nimblevm.relay.analysis import free_vars
 from nimblevm.relay.ir import Expr, Function
 from nimblevm.relay.module import IRModule
@@ -28,9 +30,9 @@ def get_net(
     code: int | None = None,
     dtype: str = "float32",
 ) -> Function:
-    """data (batch, random_len) -> images (batch, 3, 64, 64) between -1 and 1. ValueError for other images."""
+    """data (batch, random_len) -> images (batch, 3, 64, 64) between -1 and 1. InvalidInput for other images."""
     if tuple(oshape[-2:]) != (64, 64):
-        raise ValueError(f"the generator makes images of 64 x 64, not {tuple(oshape[-2:])}")
+        raise InvalidInput(f"the generator makes images of 64 x 64, not {tuple(oshape[-2:])}")
     data = relay.var("data", shape=(batch_size, random_len if code is None else code), dtype=dtype)
     weight = relay.var("g1_weight")
     net: Expr = relay.nn.dense(data, weight, units=4 * 4 * ngf * 8)
@@ -56,3 +58,5 @@ def get_workload(
 
 
 __all__ = ["get_net", "get_workload"]
+
+explain_arguments(globals(), __all__)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nimblevm.arguments import explain_arguments
 from nimblevm.relay.infer_type import infer_type
 from nimblevm.relay.ir import Function
 from nimblevm.relay.module import IRModule
@@ -61,3 +62,5 @@ def create_workload(
 
 
 __all__ = ["Xavier", "create_workload"]
+
+explain_arguments(globals(), __all__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nimblevm import relay
+from nimblevm.arguments import explain_arguments
 from nimblevm.relay.ir import Expr, Function
 from nimblevm.relay.module import IRModule
 from nimblevm.relay.types import TensorType, TupleType, Type
@@ -82,3 +83,5 @@ def get_workload(
 
 
 __all__ = ["get_net", "get_workload", "lstm_cell"]
+
+explain_arguments(globals(), __all__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nimblevm import relay
+from nimblevm.arguments import explain_arguments
 from nimblevm.relay.analysis import free_vars
 from nimblevm.relay.ir import Function
 from nimblevm.relay.module import IRModule
@@ -38,3 +39,5 @@ def get_workload(
 
 
 __all__ = ["get_net", "get_workload"]
+
+explain_arguments(globals(), __all__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nimblevm import relay
+from nimblevm.arguments import explain_arguments
 from nimblevm.relay.analysis import free_vars
 from nimblevm.relay.ir import Expr, Function
 from nimblevm.relay.module import IRModule
@@ -80,3 +81,5 @@ def get_workload(
 
 
 __all__ = ["conv_block", "get_net", "get_workload"]
+
+explain_arguments(globals(), __all__)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nimblevm import relay
+from nimblevm.arguments import explain_arguments
+from nimblevm.errors import InvalidInput
 from nimblevm.relay.analysis import free_vars
 from nimblevm.relay.ir import Expr, Function
 from nimblevm.relay.module import IRModule
@@ -71,8 +73,16 @@ def resnet(
     layout: str = "NCHW",
     dtype: str = "float32",
 ) -> Function:
-    """A network of stages; filter_list has the channels of the first convolution and of each stage."""
+    """A network of stages; filter_list has the channels of the first convolution and of each stage.
+
+    InvalidInput if units or filter_list is too short for num_stages.
+    """
     kernel = conv_kernel_layout(layout)
+    if len(units) < num_stages or len(filter_list) <= num_stages:
+        raise InvalidInput(
+            f"{num_stages} stages need as many units and one more of filter_list,"
+            f" not {len(units)} and {len(filter_list)}"
+        )
     data = relay.var("data", shape=data_shape, dtype=dtype)
     small = data_shape[layout.index("H")] <= 32  # of CIFAR's size
     net = _norm(data, "bn_data", layout, scale=False)
@@ -104,7 +114,7 @@ def get_net(
     layout: str = "NCHW",
     dtype: str = "float32",
 ) -> Function:
-    """data (batch, *image) -> probabilities (batch, classes). ValueError for a depth that there is no recipe for."""
+    """data (batch, *image) -> probabilities (batch, classes). InvalidInput for a depth that there is no recipe for."""
     height = image_shape[layout.index("H") - 1]
     units: Sequence[int] = _UNITS.get(num_layers, ())
     bottle_neck = num_layers >= 50
@@ -115,7 +125,7 @@ def get_net(
         filters = [16, 64, 128, 256] if bottle_neck else [16, 16, 32, 64]
         units = () if (num_layers - 2) % convolutions else ((num_layers - 2) // convolutions,) * 3
     if not units:
-        raise ValueError(
+        raise InvalidInput(
             f"no residual network has {num_layers} layers for images of height {height}"
         )
     return resnet(
@@ -143,3 +153,5 @@ def get_workload(
 
 
 __all__ = ["get_net", "get_workload", "residual_unit", "resnet"]
+
+explain_arguments(globals(), __all__)
