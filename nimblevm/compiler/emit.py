@@ -40,7 +40,7 @@ Variant = tuple[GlobalVar, bool, bool]
 
 
 class ProgramEmitter:
-    """State while a module is turned into records; the Program of emit_function."""
+    """State while a module is turned into records; the Program of emit_frame."""
 
     def __init__(
         self, mod: IRModule, unbox: bool, producer: Mapping[str, str], cache: KernelCache
