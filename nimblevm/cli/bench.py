@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-_NEEDED = ("scipy", "matplotlib")
 _WIDTH = 120  # of tables that go to a file
 
 
@@ -51,18 +52,9 @@ def bench(
       nimblevm bench --quick lstm
       nimblevm bench --study memory --study compile
     """
-    try:
-        from nimblevm.bench import run, studies  # noqa: PLC0415 - optional extra
+    _need_extra(plots is not None)
+    from nimblevm.bench import run, studies  # noqa: PLC0415 - needs the extra
 
-        if plots is not None:
-            import matplotlib  # noqa: F401, PLC0415 - lacking, told before half an hour of measuring
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing not in _NEEDED:
-            raise
-        raise typer.BadParameter(
-            f"nimblevm bench needs {missing}: pip install 'nimblevm[bench,peers]'"
-        ) from None
     if show_rows:
         for name, title in run.titles().items():
             typer.echo(f"{name:16}{title}")
@@ -74,19 +66,26 @@ def bench(
         plan = run.Plan.of(rows or [], wanted, counts, seconds, quick)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    console, status = Console(), Console(stderr=True)
-    if not console.is_terminal:
-        console = Console(width=_WIDTH)
-
-    def log(text: str) -> None:
-        status.print(text, highlight=False)
-
+    console = Console() if sys.stdout.isatty() else Console(width=_WIDTH)
     found: dict[str, Any] = (
-        studies.run(study, quick, console, log) if study else run.run(plan, console, log, plots)
+        studies.run(study, quick, console, _log) if study else run.run(plan, console, _log, plots)
     )
     if json_file is not None:
         json_file.write_text(json.dumps(found, indent=1))
-        log(f"wrote {json_file}")
+        _log(f"wrote {json_file}")
+
+
+def _need_extra(plots: bool) -> None:
+    """BadParameter if a package is missing: before half an hour of measuring, not after it."""
+    for name in ("scipy", "matplotlib") if plots else ("scipy",):
+        if importlib.util.find_spec(name) is None:
+            raise typer.BadParameter(
+                f"nimblevm bench needs {name}: pip install 'nimblevm[bench,peers]'"
+            )
+
+
+def _log(text: str) -> None:
+    Console(stderr=True).print(text, highlight=False)
 
 
 __all__ = ["bench"]

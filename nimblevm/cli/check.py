@@ -15,6 +15,7 @@ from nimblevm.bytecode.dim_lines import STATES, DimLine, DimReport, FunctionDims
 from nimblevm.bytecode.serialize import MAGIC
 from nimblevm.cli.console import Mistake, is_stdin, progress_of, read_text, say, table
 from nimblevm.cli.json_text import dumps
+from nimblevm.cli.options import AsJson
 
 _STYLES = {"static": "", "equal to": "green", "checked": "yellow", "free": "cyan"}
 
@@ -40,7 +41,7 @@ def check(
         bool, typer.Option("--values", help="Also every variable that a let or a pattern binds.")
     ] = False,
     only: Annotated[_Only | None, typer.Option(help="Only dims of this kind.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List every dim of every function, and what is known of it.
 

@@ -8,9 +8,7 @@ import time
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich import box
 from rich.console import Console
 from rich.progress import (
@@ -26,17 +24,6 @@ from rich.text import Text
 
 out = Console()
 err = Console(stderr=True)
-
-ExecutableFile = Annotated[Path, typer.Argument(metavar="FILE", help="Executable (.nvm).")]
-Device = Annotated[
-    str,
-    typer.Option(
-        help='Backend of those that FILE is for; "cpu": the host alone. Default: the first one here.'
-    ),
-]
-Fallback = Annotated[
-    bool, typer.Option("--fallback", help="The host stands in for devices that are not here.")
-]
 
 PROGRESS_AFTER = 1.0
 """Seconds that work may take before its progress is shown."""
@@ -147,6 +134,6 @@ def progress_of(what: str) -> Iterator[Report]:
 
 
 __all__ = [
-    "PROGRESS_AFTER", "Device", "ExecutableFile", "Fallback", "Mistake", "Report", "complain", "err", "out", "plain",
+    "PROGRESS_AFTER", "Mistake", "Report", "complain", "err", "out", "plain",
     "plain_lines", "is_stdin", "progress_of", "read_text", "say", "table",
 ]  # fmt: skip

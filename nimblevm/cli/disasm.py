@@ -13,8 +13,9 @@ from nimblevm.bytecode.code_sections import code_sections, counted
 from nimblevm.bytecode.disassembler import code_lines
 from nimblevm.bytecode.serialize import KERNEL_LOOP_IR, FunctionRecord, ProgramRecord
 from nimblevm.bytecode.types import FunctionInfo
-from nimblevm.cli.console import ExecutableFile, Mistake, plain, say
+from nimblevm.cli.console import Mistake, plain, say
 from nimblevm.cli.kernel_text import kernel_text
+from nimblevm.cli.options import ExecutableFile
 from nimblevm.cli.sources import find_sources
 
 

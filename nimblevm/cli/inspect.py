@@ -11,13 +11,16 @@ import typer
 
 import nimblevm as nvm
 from nimblevm.bytecode.describe import (
+    ConstantDescription,
     Description,
     KernelDescription,
     SectionDescription,
     describe,
 )
 from nimblevm.bytecode.types import FunctionInfo
-from nimblevm.cli.console import ExecutableFile, say, table
+from nimblevm.bytecode.weights import WeightInfo
+from nimblevm.cli.console import say, table
+from nimblevm.cli.options import AsJson, ExecutableFile
 
 _CONSTANTS = 10
 
@@ -34,7 +37,7 @@ def inspect(
             "--verify", help="Check every digest, the constants' too, and say what was checked."
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what is in an executable: signatures, dims, kernels, constants, sections, who made it.
 
@@ -179,72 +182,77 @@ def _as_json(
         "devices": found.devices,
         "sources": found.sources,
         "warning": exe.warning,
-        "functions": [
-            {
-                "name": f.name,
-                "public": f.public,
-                "parameters": [{"name": p.name, "type": p.text} for p in f.params],
-                "result": f.result_text,
-                "dims": [{"name": d.name, "bound_by": d.param} for d in f.dims],
-                "checked": f.checked,
-                "int_registers": f.ints,
-                "object_registers": f.objs,
-                "words": f.words,
-            }
-            for f in functions
-        ],
+        "functions": [_function_json(f) for f in functions],
         "constructors": [
             {"type": c.adt, "name": c.name, "fields": c.fields} for c in exe.constructors[1:]
         ],
-        "kernels": [
-            {
-                "name": k.name,
-                "kind": k.kind,
-                "signature": k.signature,
-                "machine_code": k.native,
-                "targets": k.targets,
-                "may_fail": k.may_fail,
-                "ir_bytes": k.ir_size,
-                "external": k.external,
-            }
-            for k in found.kernels
-        ],
-        "constants": [
-            {
-                "dtype": c.dtype,
-                "shape": c.shape,
-                "bytes": c.size,
-                "device": c.device,
-                "weight": c.weight or None,
-            }
-            for c in found.constants
-        ],
-        "weights": [
-            {
-                "name": w.name,
-                "dtype": w.dtype,
-                "shape": w.shape,
-                "bytes": w.nbytes,
-                "sha256": w.digest.hex() or None,
-            }
-            for w in found.weights
-        ],
+        "kernels": [_kernel_json(k) for k in found.kernels],
+        "constants": [_constant_json(c) for c in found.constants],
+        "weights": [_weight_json(w) for w in found.weights],
         "weights_file": found.weights_file or None,
         "signed": found.signed,
-        "sections": [
-            {
-                "kind": s.kind,
-                "offset": s.offset,
-                "bytes": s.size,
-                "sha256": s.digest,
-                "target": s.target,
-                "level": s.level,
-                "used": s.used,
-                "why_not": s.why_not,
-            }
-            for s in found.sections
-        ],
+        "sections": [_section_json(s) for s in found.sections],
         "checked": checks,
+    }
+
+
+def _function_json(f: FunctionInfo) -> dict[str, Any]:
+    return {
+        "name": f.name,
+        "public": f.public,
+        "parameters": [{"name": p.name, "type": p.text} for p in f.params],
+        "result": f.result_text,
+        "dims": [{"name": d.name, "bound_by": d.param} for d in f.dims],
+        "checked": f.checked,
+        "int_registers": f.ints,
+        "object_registers": f.objs,
+        "words": f.words,
+    }
+
+
+def _kernel_json(k: KernelDescription) -> dict[str, Any]:
+    return {
+        "name": k.name,
+        "kind": k.kind,
+        "signature": k.signature,
+        "machine_code": k.native,
+        "targets": k.targets,
+        "may_fail": k.may_fail,
+        "ir_bytes": k.ir_size,
+        "external": k.external,
+    }
+
+
+def _constant_json(c: ConstantDescription) -> dict[str, Any]:
+    return {
+        "dtype": c.dtype,
+        "shape": c.shape,
+        "bytes": c.size,
+        "device": c.device,
+        "weight": c.weight or None,
+    }
+
+
+def _weight_json(w: WeightInfo) -> dict[str, Any]:
+    return {
+        "name": w.name,
+        "dtype": w.dtype,
+        "shape": w.shape,
+        "bytes": w.nbytes,
+        "sha256": w.digest.hex() or None,
+    }
+
+
+def _section_json(s: SectionDescription) -> dict[str, Any]:
+    return {
+        "kind": s.kind,
+        "offset": s.offset,
+        "bytes": s.size,
+        "sha256": s.digest,
+        "target": s.target,
+        "level": s.level,
+        "used": s.used,
+        "why_not": s.why_not,
     }
 
 

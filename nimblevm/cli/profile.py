@@ -13,17 +13,17 @@ from rich.text import Text
 
 import nimblevm as nvm
 from nimblevm.bench.limits import Limits, LimitsUnavailable, measure_limits
-from nimblevm.cli.console import (
+from nimblevm.cli.console import Mistake, complain, progress_of, say, table
+from nimblevm.cli.inputs import Inputs
+from nimblevm.cli.options import (
     Device,
     ExecutableFile,
     Fallback,
-    Mistake,
-    complain,
-    progress_of,
-    say,
-    table,
+    FunctionName,
+    Native,
+    Seed,
+    Threads,
 )
-from nimblevm.cli.inputs import Inputs
 from nimblevm.cli.run import loaded
 from nimblevm.cli.sources import find_sources
 from nimblevm.profiling.machine import Machine, cache_file, load_machine, save_machine
@@ -31,49 +31,52 @@ from nimblevm.vm.profiler import KernelTime, LineTime, Profile
 
 _SHOWN = 15
 
+_Inputs = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="INPUT", help="NAME=VALUE or a file, as for `nimblevm run`."),
+]
+_Trace = Annotated[
+    Path | None, typer.Option(help="Write a trace that ui.perfetto.dev and chrome://tracing open.")
+]
+_Html = Annotated[
+    Path | None, typer.Option(help="Write a page with all figures that a browser opens.")
+]
+_Limits = Annotated[
+    str,
+    typer.Option(
+        metavar="auto|measure|none|FILE",
+        help="What the machine can do at most: auto measures it once (ten seconds) and remembers.",
+    ),
+]
+_MaxEvents = Annotated[
+    int, typer.Option(min=0, help="Room for events of --trace and --html, 40 bytes each.")
+]
+_Source = Annotated[
+    Path | None, typer.Option(help="The program's text, to show lines of; else looked for.")
+]
+_Weights = Annotated[
+    Path | None, typer.Option(help="Weights that FILE leaves out, as for `nimblevm run`.")
+]
+
 
 def profile(
     file: ExecutableFile,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="INPUT", help="NAME=VALUE or a file, as for `nimblevm run`."),
-    ] = None,
-    function: Annotated[str, typer.Option(help="Function to call.")] = "main",
+    inputs: _Inputs = None,
+    function: FunctionName = "main",
     runs: Annotated[int, typer.Option(min=1, help="Runs that are profiled.")] = 3,
     warmup: Annotated[int, typer.Option(min=0, help="Runs before these.")] = 1,
-    threads: Annotated[int, typer.Option(min=1, help="The most threads that kernels may use.")] = 1,
-    trace: Annotated[
-        Path | None,
-        typer.Option(help="Write a trace that ui.perfetto.dev and chrome://tracing open."),
-    ] = None,
-    html: Annotated[
-        Path | None, typer.Option(help="Write a page with all figures that a browser opens.")
-    ] = None,
-    limits: Annotated[
-        str,
-        typer.Option(
-            metavar="auto|measure|none|FILE",
-            help="What the machine can do at most: auto measures it once (ten seconds) and remembers.",
-        ),
-    ] = "auto",
-    max_events: Annotated[
-        int, typer.Option(min=0, help="Room for events of --trace and --html, 40 bytes each.")
-    ] = 1 << 20,
-    source: Annotated[
-        Path | None, typer.Option(help="The program's text, to show lines of; else looked for.")
-    ] = None,
+    threads: Threads = 1,
+    trace: _Trace = None,
+    html: _Html = None,
+    limits: _Limits = "auto",
+    max_events: _MaxEvents = 1 << 20,
+    source: _Source = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
-    native: Annotated[
-        bool,
-        typer.Option("--native/--no-native", help="--no-native: never run machine code of FILE."),
-    ] = True,
-    weights: Annotated[
-        Path | None,
-        typer.Option(help="Weights that FILE leaves out, as for `nimblevm run`."),
-    ] = None,
+    native: Native = True,
+    weights: _Weights = None,
     device: Device = "",
     fallback: Fallback = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of random inputs.")] = 0,
+    seed: Seed = 0,
 ) -> None:
     """Show where the time of a function goes: by kernel, source line and instruction.
 

@@ -15,61 +15,60 @@ import typer
 
 import nimblevm as nvm
 from nimblevm.cli.arrays import Array
-from nimblevm.cli.console import (
+from nimblevm.cli.console import Mistake, is_stdin, progress_of, say
+from nimblevm.cli.inputs import Inputs
+from nimblevm.cli.json_text import dumps
+from nimblevm.cli.options import (
     Device,
     ExecutableFile,
     Fallback,
-    Mistake,
-    is_stdin,
-    progress_of,
-    say,
+    FunctionName,
+    Native,
+    PublicKey,
+    Seed,
+    Threads,
 )
-from nimblevm.cli.inputs import Inputs
-from nimblevm.cli.json_text import dumps
-from nimblevm.cli.sign import PublicKey
 from nimblevm.cli.values import to_json
 
 _SHOWN = 2000
 """Characters of a data type's value that are shown."""
 _SHOWN_ELEMENTS = 16
 
+_Inputs = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="INPUT",
+        help="NAME=VALUE for a parameter, or VALUE in order, or a file with several: see above.",
+    ),
+]
+_Output = Annotated[
+    Path | None,
+    typer.Option(
+        "-o", "--output", help="Write the result: .npz or .npy for tensors, .json for any value."
+    ),
+]
+_Weights = Annotated[
+    Path | None,
+    typer.Option(
+        help="Weights that FILE leaves out: .safetensors or .npz. Default: where FILE says that they lie."
+    ),
+]
+_Profile = Annotated[bool, typer.Option("--profile", help="Print which kernels the time went to.")]
+
 
 def run(
     file: ExecutableFile,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="INPUT",
-            help="NAME=VALUE for a parameter, or VALUE in order, or a file with several: see above.",
-        ),
-    ] = None,
-    function: Annotated[str, typer.Option(help="Function to call.")] = "main",
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            help="Write the result: .npz or .npy for tensors, .json for any value.",
-        ),
-    ] = None,
-    native: Annotated[
-        bool,
-        typer.Option("--native/--no-native", help="--no-native: never run machine code of FILE."),
-    ] = True,
-    weights: Annotated[
-        Path | None,
-        typer.Option(
-            help="Weights that FILE leaves out: .safetensors or .npz. Default: where FILE says that they lie."
-        ),
-    ] = None,
+    inputs: _Inputs = None,
+    function: FunctionName = "main",
+    output: _Output = None,
+    native: Native = True,
+    weights: _Weights = None,
     public_key: PublicKey = None,
-    threads: Annotated[int, typer.Option(min=1, help="The most threads that kernels may use.")] = 1,
+    threads: Threads = 1,
     device: Device = "",
     fallback: Fallback = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of random inputs.")] = 0,
-    profile: Annotated[
-        bool, typer.Option("--profile", help="Print which kernels the time went to.")
-    ] = False,
+    seed: Seed = 0,
+    profile: _Profile = False,
 ) -> None:
     """Run a function of an executable; print what it returns and the time that it took.
 
@@ -107,8 +106,7 @@ def run(
                 result = vm.invoke(function, **named)
             took = time.perf_counter() - start
             times = str(vm.profile()) if profile else ""
-    flat = result if isinstance(result, tuple) else (result,)
-    for i, value in enumerate(flat):
+    for i, value in enumerate(_items(result)):
         say(f"result {i}: {_shown(value)}")
     say(f"{took * 1e6:.0f} us")
     if times:
@@ -145,6 +143,10 @@ def _no_cycle_search() -> Iterator[None]:
             gc.enable()
 
 
+def _items(result: Any) -> tuple[Any, ...]:
+    return result if isinstance(result, tuple) else (result,)
+
+
 def _shown(value: Any) -> str:
     """A value for people, cut where it is long."""
     if not isinstance(value, nvm.ADTValue | tuple):
@@ -175,7 +177,7 @@ def _write(path: Path, result: Any) -> None:
             file.writelines(dumps(to_json(result)))
             file.write("\n")
         return
-    flat = result if isinstance(result, tuple) else (result,)
+    flat = _items(result)
     arrays = {f"result{i}": v.numpy() for i, v in enumerate(flat) if isinstance(v, nvm.Tensor)}
     if len(arrays) < len(flat):
         raise Mistake(

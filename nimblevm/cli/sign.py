@@ -10,14 +10,8 @@ from typing import Annotated, Any
 import typer
 
 import nimblevm as nvm
-from nimblevm.cli.console import ExecutableFile, Mistake, say
-
-PublicKey = Annotated[
-    Path | None,
-    typer.Option(
-        "--public-key", help="Take FILE only if this ed25519 key signed it; verify all of it."
-    ),
-]
+from nimblevm.cli.console import Mistake, say
+from nimblevm.cli.options import ExecutableFile
 
 
 def _signing() -> Any:
@@ -98,4 +92,4 @@ def sign(
     say(f"wrote {output or file}, signed by key {name[:16]}")
 
 
-__all__ = ["PublicKey", "keygen", "sign"]
+__all__ = ["keygen", "sign"]

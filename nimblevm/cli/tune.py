@@ -9,14 +9,12 @@ import typer
 
 import nimblevm as nvm
 from nimblevm.cli.arrays import weights_of
-from nimblevm.cli.compile import Weights
 from nimblevm.cli.console import Mistake, progress_of, read_text, say
+from nimblevm.cli.options import SourceFile, WeightDtype
 
 
 def tune(
-    source: Annotated[
-        Path, typer.Argument(metavar="SOURCE", help="Relay text (.rly); - reads stdin.")
-    ],
+    source: SourceFile,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="Record to write; default: SOURCE with .tuning.json."),
@@ -25,8 +23,8 @@ def tune(
         Path | None, typer.Option(help=".npz of weights, as for `nimblevm compile`.")
     ] = None,
     weights: Annotated[
-        Weights, typer.Option(help="How weights are stored, as for `nimblevm compile`.")
-    ] = Weights.FLOAT32,
+        WeightDtype, typer.Option(help="How weights are stored, as for `nimblevm compile`.")
+    ] = WeightDtype.FLOAT32,
     rows: Annotated[
         str, typer.Option(help="Numbers of rows that matter, such as lengths of sequences.")
     ] = "1,2,7,32",
