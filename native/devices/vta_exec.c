@@ -7,7 +7,8 @@
 /* Between two questions whether to go on. */
 enum { POLL_WORK = 1 << 16 };
 
-nvm_status nvm_vta_worked(nvm_vta_sim *sim, uint64_t work) {
+/* After some work, in micro-ops or what takes as long: ask whether to go on. */
+static nvm_status worked(nvm_vta_sim *sim, uint64_t work) {
   sim->work += work;
   if (sim->work < POLL_WORK || !sim->ctx) return NVM_OK;
   sim->work = 0;
@@ -335,7 +336,7 @@ static nvm_status compute(nvm_vta_sim *sim, const nvm_vta_instruction *in) {
     for (uint32_t j = 0; j < in->iter_in; j++) {
       NVM_TRY(run_uops(&turn, i * in->dst_out + j * in->dst_in, i * in->src_out + j * in->src_in,
                        i * in->wgt_out + j * in->wgt_in));
-      NVM_TRY(nvm_vta_worked(sim, (uint64_t)(in->uop_end - in->uop_begin)));
+      NVM_TRY(worked(sim, (uint64_t)(in->uop_end - in->uop_begin)));
     }
   if (in->opcode == NVM_VTA_GEMM && !in->reset) sim->stats.block_products += micro_ops(in);
   return NVM_OK;
@@ -343,7 +344,7 @@ static nvm_status compute(nvm_vta_sim *sim, const nvm_vta_instruction *in) {
 
 nvm_status nvm_vta_execute(nvm_vta_sim *sim, const nvm_vta_instruction *in) {
   /* A transfer's rows are held against those of others, and it against the windows. */
-  NVM_TRY(nvm_vta_worked(sim, 64 + (uint64_t)in->y_size + sim->n_windows));
+  NVM_TRY(worked(sim, 64 + (uint64_t)in->y_size + sim->n_windows));
   switch (in->opcode) {
     case NVM_VTA_LOAD:
       return load(sim, in);

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-const char *nvm_vta_opcode_name(uint32_t opcode) {
+static const char *opcode_name(uint32_t opcode) {
   static const char *const names[] = {"LOAD", "STORE", "GEMM", "FINISH", "ALU"};
   return opcode < sizeof names / sizeof *names ? names[opcode] : "unknown";
 }
@@ -26,7 +26,7 @@ nvm_status nvm_vta_fault(const nvm_vta_instruction *instruction, const char *for
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
   NVM_FAIL(NVM_DEVICE_ERROR, "vta instruction %llu (%s): %s",
-           (unsigned long long)instruction->number, nvm_vta_opcode_name(instruction->opcode), text);
+           (unsigned long long)instruction->number, opcode_name(instruction->opcode), text);
 }
 
 static nvm_status check_number(const char *name, uint32_t value, uint32_t low, uint32_t high) {

@@ -89,8 +89,7 @@ nvm_vta_uop nvm_vta_decode_uop(uint32_t word);
 NVM_NODISCARD nvm_status nvm_vta_fault(const nvm_vta_instruction *instruction, const char *format,
                                        ...) __attribute__((format(printf, 2, 3), cold));
 
-/* "LOAD", ... and "uop", ...; for messages. */
-const char *nvm_vta_opcode_name(uint32_t opcode);
+/* "uop", ... and "load", ...; for messages. */
 const char *nvm_vta_memory_name(uint32_t memory);
 const char *nvm_vta_module_name(uint32_t module);
 

@@ -120,9 +120,6 @@ void nvm_vta_stats_add(const nvm_vta_stats *stats);
 
 /* --- what vta_sim.c asks of vta_exec.c -------------------------------------------------------- */
 
-/* After some work, in micro-ops or what takes as long: ask whether to go on. */
-NVM_NODISCARD nvm_status nvm_vta_worked(nvm_vta_sim *sim, uint64_t work);
-
 /* Cycles that the instruction takes, at least 1. */
 uint64_t nvm_vta_cycles(const nvm_vta_shape *shape, const nvm_vta_instruction *instruction);
 /* Do it; the module's own number is unit->clock.done[module] already. */
