@@ -86,29 +86,36 @@ class _Loop:
         self.lines: list[str] = []
 
     def text(self, name: str) -> str:
-        lines = self.lines = ["entry:"]
+        self.lines = ["entry:"]
+        self._entry()
+        self._open_loops()
+        self._step()
+        self._close_loops()
+        self._store()
+        head = f"define internal void @{name}.{self.rows}x{self.panels}({_PARAMS}) #2 {{"
+        return "\n".join([head, *self.lines, "}"]) + "\n"
+
+    def _entry(self) -> None:
+        """Where each row of x and each panel begin."""
         for r in range(self.rows):
-            lines += [
+            self.lines += [
                 f"  %at{r} = getelementptr i64, ptr %offsets, i64 {r}",
                 f"  %o{r} = load i64, ptr %at{r}, align 8",
                 f"  %x{r} = getelementptr {self.type}, ptr %x, i64 %o{r}",
             ]
         for p in range(self.panels):
-            lines += [
+            self.lines += [
                 f"  %wo{p} = mul i64 %w_panel, {p}",
                 f"  %w{p} = getelementptr {self.type}, ptr %w, i64 %wo{p}",
             ]
+
+    def _open_loops(self) -> None:
+        """Down to the body of the loop over the depth."""
         zero = dict.fromkeys(self.sums, "zeroinitializer")
-        lines.append("  br label %a")
-        self._head(
-            "a",
-            "entry",
-            "b.end",
-            {"i": ("0", "%a.next"), "x": ("0", "%a.x.next"), "w": ("0", "%b.w")},
-            zero,
-            "b",
-        )
-        lines += [
+        self.lines.append("  br label %a")
+        starts = {"i": ("0", "%a.next"), "x": ("0", "%a.x.next"), "w": ("0", "%b.w")}
+        self._head("a", "entry", "b.end", starts, zero, "b")
+        self.lines += [
             "  %a.go = icmp slt i64 %a.i, %na",
             "  br i1 %a.go, label %a.body, label %end",
             "a.body:",
@@ -116,47 +123,46 @@ class _Loop:
         ]
         starts = {"i": ("0", "%b.next"), "x": ("%a.x", "%b.x.next"), "w": ("%a.w", "%k.w")}
         self._head("b", "a.body", "k.end", starts, self._phis("a"), "k")
-        lines += [
+        self.lines += [
             "  %b.go = icmp slt i64 %b.i, %nb",
             "  br i1 %b.go, label %b.body, label %b.end",
             "b.body:",
+            "  %last = add i64 %b.x, %depth",
+            "  br label %k",
         ]
-        lines += ["  %last = add i64 %b.x, %depth", "  br label %k"]
         starts = {"x": ("%b.x", "%k.x.next"), "w": ("%b.w", "%k.w.next")}
         self._head("k", "b.body", "k.body", starts, self._phis("b"), "new")
-        lines += [
+        self.lines += [
             "  %k.go = icmp slt i64 %k.x, %last",
             "  br i1 %k.go, label %k.body, label %k.end",
             "k.body:",
         ]
-        self._step()
-        lines += [
+
+    def _close_loops(self) -> None:
+        self.lines += [
             "  %k.x.next = add nsw i64 %k.x, 1",
             f"  %k.w.next = add nsw i64 %k.w, {LANES}",
             "  br label %k",
-        ]
-        lines += [
             "k.end:",
             "  %b.next = add nsw i64 %b.i, 1",
             "  %b.x.next = add nsw i64 %b.x, %sb",
             "  br label %b",
-        ]
-        lines += [
             "b.end:",
             "  %a.next = add nsw i64 %a.i, 1",
             "  %a.x.next = add nsw i64 %a.x, %sa",
             "  br label %a",
             "end:",
         ]
+
+    def _store(self) -> None:
+        """The sums into their tile."""
         for r in range(self.rows):
             for p in range(self.panels):
-                lines += [
+                self.lines += [
                     f"  %t{r}.{p} = getelementptr {self.type}, ptr %tile, i64 {r * TILE_ROW + p * LANES}",
                     f"  store {self.vector} %a.{r}.{p}, ptr %t{r}.{p}, align 64",
                 ]
-        lines.append("  ret void")
-        head = f"define internal void @{name}.{self.rows}x{self.panels}({_PARAMS}) #2 {{"
-        return "\n".join([head, *lines, "}"]) + "\n"
+        self.lines.append("  ret void")
 
     def _phis(self, loop: str) -> dict[str, str]:
         return {s: f"%{loop}.{s}" for s in self.sums}

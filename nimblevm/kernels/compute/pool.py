@@ -61,66 +61,77 @@ def inside_count(em: Emitter, found: Sequence[Window], place: Sequence[Value]) -
     return b.binary("max", total, b.i64(1))
 
 
+class _Pool:
+    """One pool of a group: what each element of its result is."""
+
+    def __init__(self, em: Emitter, row: Row, data: TensorExpr, attrs: Any, out: Any) -> None:
+        self.em, self.row, self.data, self.attrs = em, row, data, attrs
+        self.dtype = tensor_type(out).dtype
+        self.inner = sum_dtype(self.dtype) if row.mean else self.dtype
+        self.op = "add" if row.mean else "max"
+        self.neutral = em.b.const(0 if row.mean else least(self.dtype), self.inner)
+        self.out_layout = attrs.out_layout or attrs.layout
+        size = dict(zip(attrs.layout, data.shape, strict=True))
+        self.windows = windows(row, attrs, tuple(size[c] for c in row.spatial))
+        lead = (size["N"], size["C"])
+        self.planes = Planes(em, lead, self.windows, self.inner)
+        self.results = self.planes.results(lead, self.inner)
+
+    def at(self, index: Index) -> Steps:
+        """The element of the result at an index."""
+        where = dict(zip(self.out_layout, index, strict=True))
+        place = tuple(where[c] for c in self.row.spatial)
+        last = self.attrs.layout[-1] == self.out_layout[-1] == "C"
+        total = yield from (self._in_place if last else self._on_planes)(where, place)
+        if not self.row.mean:
+            return total
+        if self.attrs.count_include_pad:
+            count = self.em.size(tuple(w.kernel for w in self.windows))
+        else:
+            count = inside_count(self.em, self.windows, place)
+        return quotient(self.em, total, count, self.dtype)
+
+    def _on_planes(self, where: dict[str, Value], place: Index) -> Steps:
+        """From padded planes, which are filled once."""
+        planes = self.planes
+        yield from planes.fill(self.neutral, self._element)
+        yield from planes.compute(self.results, self._of_window)
+        return (yield self.results, (where["N"], where["C"], planes.position(place)))
+
+    def _element(self, lead: Index, place: Index) -> Steps:
+        where = {"N": lead[0], "C": lead[1], **dict(zip(self.row.spatial, place, strict=True))}
+        return (yield self.data, arranged(self.attrs.layout, where))
+
+    def _of_window(self, lead: Index, q: Value) -> Steps:
+        def term(offset: Index) -> Steps:
+            return (yield self.planes.tensor, self.planes.index(lead, offset, q))
+
+        kernel = tuple(w.kernel for w in self.windows)
+        return (yield from self.em.accumulate(self.op, self.neutral, (*lead, q), kernel, term))
+
+    def _in_place(self, where: dict[str, Value], place: Index) -> Steps:
+        """From the data where they lie, over the part of the window that is in them."""
+        em, b = self.em, self.em.b
+        yield from em.cheap(self.data)
+        spans = [inside(em, window, at) for window, at in zip(self.windows, place, strict=True)]
+
+        def term(turn: Index) -> Steps:
+            here = dict(where)
+            axes = zip(self.row.spatial, spans, turn, self.windows, strict=True)
+            for c, (start, first, _), k, w in axes:
+                here[c] = b.add(start, b.mul(b.add(first, k), b.i64(w.dilation)))
+            value = yield self.data, arranged(self.attrs.layout, here)
+            return b.cast(value, self.inner)
+
+        counts = [count for _, _, count in spans]
+        index = arranged(self.out_layout, where)
+        return (yield from em.accumulate(self.op, self.neutral, index, counts, term))
+
+
 def _compute(row: Row) -> Compute:
     def compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tensors:
-        b = em.b
-        data = single(args[0])
-        dtype = tensor_type(out).dtype
-        inner = sum_dtype(dtype) if row.mean else dtype
-        of_data = dict(zip(attrs.layout, data.shape, strict=True))
-        found = windows(row, attrs, tuple(of_data[c] for c in row.spatial))
-        planes = Planes(em, (of_data["N"], of_data["C"]), found, inner)
-        results = planes.results((of_data["N"], of_data["C"]), inner)
-        neutral = b.const(0 if row.mean else least(dtype), inner)
-        out_layout = attrs.out_layout or attrs.layout
-        op = "add" if row.mean else "max"
-
-        def element(lead: Index, place: Index) -> Steps:
-            where = {"N": lead[0], "C": lead[1], **dict(zip(row.spatial, place, strict=True))}
-            return (yield data, arranged(attrs.layout, where))
-
-        def value(lead: Index, q: Value) -> Steps:
-            def term(offset: Index) -> Steps:
-                return (yield planes.tensor, planes.index(lead, offset, q))
-
-            kernel = tuple(w.kernel for w in found)
-            return (yield from em.accumulate(op, neutral, (*lead, q), kernel, term))
-
-        def on_planes(where: dict[str, Value], place: Index) -> Steps:
-            yield from planes.fill(neutral, element)
-            yield from planes.compute(results, value)
-            return (yield results, (where["N"], where["C"], planes.position(place)))
-
-        def in_place(where: dict[str, Value], place: Index) -> Steps:
-            yield from em.cheap(data)
-            spans = [inside(em, window, at) for window, at in zip(found, place, strict=True)]
-
-            def term(turn: Index) -> Steps:
-                here = dict(where)
-                for c, (start, first, _), k, w in zip(row.spatial, spans, turn, found, strict=True):
-                    here[c] = b.add(start, b.mul(b.add(first, k), b.i64(w.dilation)))
-                value = yield data, arranged(attrs.layout, here)
-                return b.cast(value, inner)
-
-            counts = [count for _, _, count in spans]
-            return (
-                yield from em.accumulate(op, neutral, arranged(out_layout, where), counts, term)
-            )
-
-        def at(index: Index) -> Steps:
-            where = dict(zip(out_layout, index, strict=True))
-            place = tuple(where[c] for c in row.spatial)
-            last = attrs.layout[-1] == out_layout[-1] == "C"
-            total = yield from (in_place if last else on_planes)(where, place)
-            if not row.mean:
-                return total
-            if attrs.count_include_pad:
-                count = em.size(tuple(w.kernel for w in found))
-            else:
-                count = inside_count(em, found, place)
-            return quotient(em, total, count, dtype)
-
-        return TensorExpr(out.shape, dtype, at, 8 if row.mean else 1)
+        pool = _Pool(em, row, single(args[0]), attrs, out)
+        return TensorExpr(out.shape, pool.dtype, pool.at, 8 if row.mean else 1)
 
     return compute
 
