@@ -18,7 +18,7 @@ from nimblevm.driver import bind_params, compile
 from nimblevm.relay.builder import bind
 from nimblevm.relay.infer_type import infer_type
 from nimblevm.relay.interpreter import Interpreter
-from nimblevm.relay.ir import Expr, Function, GlobalVar, free_vars
+from nimblevm.relay.ir import Constant, Expr, Function, GlobalVar, free_vars
 from nimblevm.relay.module import IRModule
 from nimblevm.relay.values import ADTValue
 from nimblevm.vm.tensor import Tensor
@@ -71,7 +71,9 @@ class Executor:
                 mod, target=self.target, entry_points=[name], device=self.compiled_for
             )
             machine = VirtualMachine(program, self.device)
-            return lambda *args, **named: machine.invoke(name, *args, **named)
+            return lambda *args, **named: machine.invoke(
+                name, *map(_value, args), **{key: _value(arg) for key, arg in named.items()}
+            )
         interpreter = Interpreter(infer_type(mod))
 
         def call(*args: Any, **named: Any) -> Any:
@@ -79,7 +81,7 @@ class Executor:
             if unknown:
                 raise TypeError(f"@{name} has no other parameter {', '.join(sorted(unknown))}")
             rest = [named[p] for p in params[len(args) :] if p in named]
-            return _tensors(interpreter.run(name, *args, *rest))
+            return _tensors(interpreter.run(name, *map(_value, (*args, *rest))))
 
         return call
 
@@ -107,6 +109,11 @@ def create_executor(
     if params:
         mod = bind_params(mod, params)
     return Executor(kind, mod, device or "cpu", target)
+
+
+def _value(argument: Any) -> Any:
+    """Of a relay.const its array; other arguments are values themselves."""
+    return argument.data if isinstance(argument, Constant) else argument
 
 
 def _tensors(value: Any) -> Any:

@@ -55,6 +55,16 @@ class Device:
     def __str__(self) -> str:
         return f"{self.backend}:{self.ordinal}"
 
+    @property
+    def device_type(self) -> int:
+        """The number that DLPack gives the kind of device."""
+        return backends()[self.backend].dlpack_type
+
+    @property
+    def device_id(self) -> int:
+        """As `ordinal`: DLPack's name."""
+        return self.ordinal
+
 
 @dataclass(frozen=True, slots=True)
 class Backend:

@@ -58,9 +58,12 @@ def var(
     return ir.Var(name_hint, type_annotation, span=span)
 
 
-def const(value: AnyValue, dtype: str | None = None, span: ir.Span | None = None) -> ir.Constant:
-    """A constant: arrays keep their dtype; Python numbers and lists become int32, float32 or bool unless dtype says
-    otherwise (an integer that needs it becomes int64)."""
+def const(
+    value: AnyValue, dtype: str | TensorType | None = None, span: ir.Span | None = None
+) -> ir.Constant:
+    """A constant: arrays keep their dtype; Python numbers and lists become int32, float32 or bool unless dtype (a
+    name, or a type that has it) says otherwise (an integer that needs it becomes int64)."""
+    dtype = dtype.dtype if isinstance(dtype, TensorType) else dtype
     try:
         array = np.asarray(value, dtype)
     except (TypeError, ValueError, OverflowError) as error:

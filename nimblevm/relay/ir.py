@@ -246,12 +246,16 @@ class RefWrite(Expr):
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Constructor(Leaf):
-    """A constructor of an ADT: field types `inputs` (may mention the type's parameters), `tag` = position (0-based)."""
+    """A constructor of an ADT: types of fields (may mention the type's parameters); tag = position (0-based), which
+    TypeData sets where none was given."""
 
     name_hint: str
     inputs: tuple[Type, ...]
     belong_to: GlobalTypeVar
-    tag: int
+    tag: int = -1
+
+    def __post_init__(self) -> None:
+        as_tuples(self, "inputs")
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -345,6 +349,12 @@ class TypeData(Node):
     header: GlobalTypeVar
     type_vars: tuple[TypeVar, ...]
     constructors: tuple[Constructor, ...]
+
+    def __post_init__(self) -> None:
+        as_tuples(self, "type_vars", "constructors")
+        for tag, constructor in enumerate(self.constructors):
+            if isinstance(constructor, Constructor) and constructor.tag < 0:
+                object.__setattr__(constructor, "tag", tag)
 
 
 def is_complete(type_: Type | None) -> bool:

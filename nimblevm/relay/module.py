@@ -74,15 +74,17 @@ class IRModule(HasText):
         """The function of that name (typed access for our own code); KeyError lists what there is."""
         return self._functions[self._key(var)]
 
-    def __setitem__(self, var: GlobalVar | GlobalTypeVar | str, value: Function | TypeData) -> None:
+    def __setitem__(self, var: GlobalVar | GlobalTypeVar | str, value: Expr | TypeData) -> None:
+        """Define a function (what is none becomes one of its free variables) or a type."""
         if isinstance(value, TypeData):
             self._types[value.header] = value
             return
         if isinstance(var, GlobalTypeVar):
             raise TypeError(f"{var.name_hint} names a type; give a TypeData")
+        if not isinstance(value, Expr):
+            raise TypeError(f"a module holds relay.Functions and TypeData, not {shown(value)}")
         if not isinstance(value, Function):
-            kind = type(value).__name__
-            raise TypeError(f"a module holds relay.Functions and TypeData, not {kind}")
+            value = Function(free_vars(value), value)
         name = _global_name(var)
         key = self._globals.get(name)
         if key is None:
@@ -162,7 +164,7 @@ class IRModule(HasText):
     ) -> IRModule:
         """A module whose `main` is `expr` (wrapped in a function of its free variables if it is none)."""
         module = IRModule(functions, type_defs)
-        module["main"] = expr if isinstance(expr, Function) else Function(free_vars(expr), expr)
+        module["main"] = expr
         return module
 
 

@@ -159,8 +159,15 @@ class FuncType(Type):
     type_params: tuple[TypeVar, ...]
 
     def __new__(
-        cls, arg_types: Iterable[Type], ret_type: Type, type_params: Iterable[TypeVar] = ()
+        cls,
+        arg_types: Iterable[Type],
+        ret_type: Type,
+        type_params: Iterable[TypeVar] = (),
+        type_constraints: Iterable[object] = (),
     ) -> FuncType:
+        """type_constraints: TVM's, of which there are none here. ValueError for any."""
+        if tuple(type_constraints or ()):
+            raise ValueError("FuncType: there are no type constraints")
         inputs = _sequence(cls, "arg_types", arg_types, "relay.FuncType([a, b], result)")
         generic = _sequence(cls, "type_params", type_params, "relay.FuncType([t], t, [t])")
         found: FuncType = _intern(cls, inputs, ret_type, generic)
@@ -420,6 +427,7 @@ def _leaves(type_: Type, mask: int) -> list[Type]:
 
 
 UNIT = TupleType(())
+
 
 __all__ = [
     "HAS_DIM", "HAS_HOLE", "HAS_TYPE_VAR", "UNIT", "Dim", "DimExpr", "DimVar", "FuncType",

@@ -3,16 +3,16 @@
 A facade: it re-exports names and adapts signatures, and nothing imports it. docs/from-tvm.md says what differs.
 """
 
-from nimblevm.errors import NimbleError as TVMError
 from nimblevm.relay.module import IRModule
-from nimblevm.tvm import contrib, ir, nd, parser, relay, runtime, target, testing, transform
+from nimblevm.tvm import contrib, error, ir, nd, parser, relay, runtime, target, testing, transform
 from nimblevm.tvm.absent import MODULES, explain_absent
+from nimblevm.tvm.error import TVMError
 from nimblevm.tvm.nd import cpu, cuda, device, gpu, opencl
 from nimblevm.tvm.target import Target
 
 __all__ = [
-    "IRModule", "TVMError", "Target", "contrib", "cpu", "cuda", "device", "gpu", "ir", "nd", "opencl", "parser",
-    "relay", "runtime", "target", "testing", "transform",
+    "IRModule", "TVMError", "Target", "contrib", "cpu", "cuda", "device", "error", "gpu", "ir", "nd", "opencl",
+    "parser", "relay", "runtime", "target", "testing", "transform",
 ]  # fmt: skip
 
 __getattr__ = explain_absent(__name__, MODULES, __all__)

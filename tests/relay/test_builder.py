@@ -268,7 +268,7 @@ def test_numpy_values_stand_for_python_s() -> None:
         (lambda x: relay.reshape(x, "ab"), "expected sizes.*, got the str 'ab'"),
         (lambda x: relay.Tuple(x), "fields of a Tuple must be a list or tuple, not Var"),
         (lambda x: relay.Function(x, x), "params of a Function must be a list or tuple, not Var"),
-        (lambda x: relay.IRModule().__setitem__("main", x), "holds relay.Functions and TypeData, not Var"),
+        (lambda x: vars(relay.IRModule)["__setitem__"](relay.IRModule(), "main", "a"), "holds relay.Functions and TypeData, not the str 'a'"),
     ],
 )  # fmt: skip
 def test_what_is_no_node_says_so(make: Any, message: str) -> None:

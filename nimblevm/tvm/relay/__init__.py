@@ -1,10 +1,12 @@
 """tvm.relay: the language, its passes, and what compiles and evaluates it."""
 
+from importlib import import_module
+
 from nimblevm import relay as _language
 from nimblevm.relay import *  # noqa: F403 - the language's names, whatever operators it has
 from nimblevm.relay.kinds import TypeKind
 from nimblevm.tvm.absent import RELAY, explain_absent
-from nimblevm.tvm.relay import (  # type: ignore[no-redef]
+from nimblevm.tvm.relay import (
     adt,
     analysis,
     backend,
@@ -13,7 +15,6 @@ from nimblevm.tvm.relay import (  # type: ignore[no-redef]
     expr,
     expr_functor,
     function,
-    op,
     param_dict,
     prelude,
     scope_builder,
@@ -25,6 +26,8 @@ from nimblevm.tvm.relay import (  # type: ignore[no-redef]
 )
 from nimblevm.tvm.relay.build_module import bind_params_by_name, build, create_executor
 from nimblevm.tvm.relay.transform import build_config
+
+op = import_module("nimblevm.tvm.relay.op")  # the language has an op of its own
 
 __all__ = [
     *_language.__all__, "TypeKind", "adt", "analysis", "backend", "bind_params_by_name", "build", "build_config",

@@ -1,10 +1,8 @@
-"""tvm.relay.op: the operators' records."""
+"""tvm.relay.op: the functions that build calls of operators, and the operators by name (get)."""
 
-from nimblevm.arguments import explain_arguments
-from nimblevm.relay import op as _origin
-from nimblevm.relay.op import *  # noqa: F403 - whatever operators there are
+from nimblevm import relay as _language
+from nimblevm.relay import *  # noqa: F403 - whatever operators there are
+from nimblevm.relay.op import Op, get
 from nimblevm.tvm.relay.op import contrib
 
-__all__ = [*_origin.__all__, "contrib"]
-
-explain_arguments(globals(), __all__)
+__all__ = [*(name for name in _language.__all__ if name != "op"), "Op", "contrib", "get"]
