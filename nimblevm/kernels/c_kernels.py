@@ -191,6 +191,33 @@ def _all_classes(name: str, outputs: tuple[COperand, ...]) -> CKernel:
     return CKernel(name, "vision", _FLOATS, operands, ("batch", "classes", "boxes"), may_fail=True)
 
 
+def _stft(name: str, window: str) -> CKernel:
+    """The Fourier transforms of a signal's frames; scratch: turns, two rows and pairs of complex numbers."""
+    operands = (
+        COperand("in", "T", ("batch", "length")),
+        COperand("in", window, ("size",)),
+        COperand("out", "T", ("batch", "frequencies", "frames", 2)),
+        COperand("scratch", "float64", (8, "win_length")),
+    )
+    dims = ("batch", "length", "size", "frequencies", "frames")
+    attrs = ("n_fft", "hop_length", "win_length", "normalized")
+    return CKernel(name, "fourier", _FLOATS, operands, dims, attrs, may_fail=True)
+
+
+_DFT = CKernel(
+    "dft",
+    "fourier",
+    _FLOATS,
+    (
+        *(COperand(role, "T", ("outer", "n")) for role in ("in", "in", "out", "out")),
+        COperand("scratch", "float64", (8, "n")),
+    ),
+    ("outer", "n"),
+    ("inverse",),
+    may_fail=True,
+)
+"""The Fourier transforms of rows of complex numbers, given and taken as two tensors."""
+
 C_KERNELS: tuple[CKernel, ...] = (
     _arg_reduce("argmax"),
     _arg_reduce("argmin"),
@@ -225,6 +252,9 @@ C_KERNELS: tuple[CKernel, ...] = (
             COperand("out", "int64", ("batch",)),
         ),
     ),
+    _stft("stft", "T"),
+    _stft("stft_whole", "int32"),
+    _DFT,
 )
 BY_VARIANT: dict[str, tuple[CKernel, str]] = {
     row.variant(name): (row, name) for row in C_KERNELS for name in row.dtypes

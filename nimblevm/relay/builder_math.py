@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Any as AnyValue
 
 from nimblevm.relay import ir, op
-from nimblevm.relay.builder import Axes, add, exp, log, max, mean, sqrt, squeeze, subtract, sum
+from nimblevm.relay.builder import (
+    Axes,
+    add,
+    exp,
+    log,
+    max,
+    mean,
+    ones,
+    sqrt,
+    squeeze,
+    subtract,
+    sum,
+)
 from nimblevm.relay.call import Operand, TupleWrapper, as_expr, call_op, fields_of, pair, plain
 
 
@@ -252,10 +264,37 @@ def fixed_point_multiply(data: Operand, multiplier: int, shift: int) -> ir.Call:
     return call_op("fixed_point_multiply", data, attrs=attrs)
 
 
+def stft(
+    data: Operand,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Operand | None = None,
+    normalized: bool = False,
+    onesided: bool = True,
+) -> ir.Call:
+    """Fourier transforms of the frames of a signal; by default a fourth of a frame apart, with a window of ones."""
+    attrs = op.fourier.StftAttrs(
+        n_fft,
+        n_fft // 4 if hop_length is None else hop_length,
+        n_fft if win_length is None else win_length,
+        normalized,
+        onesided,
+    )
+    whole = ones((n_fft,), "int32") if window is None else window
+    return call_op("stft", data, whole, attrs=attrs)
+
+
+def dft(re_data: Operand, im_data: Operand, inverse: bool | None = False) -> TupleWrapper:
+    """(real, imaginary) parts of the Fourier transform along the last axis; inverse=None means False."""
+    attrs = op.fourier.DFTAttrs(bool(inverse))
+    return TupleWrapper(call_op("dft", re_data, im_data, attrs=attrs), 2)
+
+
 __all__ = [
     "acos", "acosh", "asin", "asinh", "atan", "atanh", "bitwise_and", "bitwise_not", "bitwise_or",
-    "bitwise_xor", "cast_like", "cos", "cosh", "cumprod", "cumsum", "einsum", "erf", "isfinite",
-    "isinf", "isnan", "left_shift", "log10", "log2", "logsumexp", "mean_std", "mean_variance",
-    "ndarray_size", "reinterpret", "right_shift", "sin", "sinh", "std", "tan", "trunc",
-    "variance",
+    "bitwise_xor", "cast_like", "cos", "cosh", "cumprod", "cumsum", "dft", "einsum", "erf",
+    "isfinite", "isinf", "isnan", "left_shift", "log10", "log2", "logsumexp", "mean_std",
+    "mean_variance", "ndarray_size", "reinterpret", "right_shift", "sin", "sinh", "std", "stft",
+    "tan", "trunc", "variance",
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from nimblevm.relay.nn_blocks import (
     batch_to_space_nd,
     depth_to_space,
     dilate,
+    fifo_buffer,
     space_to_batch_nd,
     space_to_depth,
 )
@@ -139,9 +140,9 @@ __all__ = [
     "batch_matmul", "batch_norm", "batch_to_space_nd", "bias_add", "contrib_conv2d_pack",
     "contrib_conv2d_winograd_pack", "conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d",
     "conv3d_transpose", "cross_entropy", "cross_entropy_with_logits", "deformable_conv2d", "dense",
-    "depth_to_space", "dilate", "dropout", "dropout_raw", "fast_softmax", "global_avg_pool1d", "global_avg_pool2d",
-    "global_avg_pool3d", "global_max_pool1d", "global_max_pool2d", "global_max_pool3d", "group_norm",
-    "instance_norm", "l2_normalize", "layer_norm", "leaky_relu", "log_softmax", "lrn", "matmul", "max_pool1d",
-    "max_pool2d", "max_pool3d", "mirror_pad", "nll_loss", "pad", "prelu", "relu", "softmax", "space_to_batch_nd",
-    "space_to_depth", "upsampling", "upsampling3d",
+    "depth_to_space", "dilate", "dropout", "dropout_raw", "fast_softmax", "fifo_buffer", "global_avg_pool1d",
+    "global_avg_pool2d", "global_avg_pool3d", "global_max_pool1d", "global_max_pool2d", "global_max_pool3d",
+    "group_norm", "instance_norm", "l2_normalize", "layer_norm", "leaky_relu", "log_softmax", "lrn", "matmul",
+    "max_pool1d", "max_pool2d", "max_pool3d", "mirror_pad", "nll_loss", "pad", "prelu", "relu", "softmax",
+    "space_to_batch_nd", "space_to_depth", "upsampling", "upsampling3d",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""relay.nn: blocks of space moved to channels or the batch, with TVM's argument order and defaults."""
+"""relay.nn: blocks of space moved to channels or the batch, and streams, with TVM's argument order and defaults."""
 
 from __future__ import annotations
 
@@ -50,4 +50,16 @@ def dilate(data: Operand, strides: Sequence[int], dilation_value: float = 0.0) -
     return call_op("nn.dilate", data, attrs=attrs)
 
 
-__all__ = ["batch_to_space_nd", "depth_to_space", "dilate", "space_to_batch_nd", "space_to_depth"]
+def fifo_buffer(data: Operand, buffer: Operand, axis: int) -> ir.Call:
+    """The newest elements of a stream along an axis: buffer without its oldest, then data."""
+    return call_op("nn.fifo_buffer", data, buffer, attrs=op.fifo_buffer.FIFOBufferAttrs(axis))
+
+
+__all__ = [
+    "batch_to_space_nd",
+    "depth_to_space",
+    "dilate",
+    "fifo_buffer",
+    "space_to_batch_nd",
+    "space_to_depth",
+]

@@ -68,6 +68,8 @@ def test_every_variant_is_in_the_registry(library: ctypes.CDLL) -> None:
             dims[2], dims[-1] = 6, 1  # fields of a box, of which some must exist
         if row.name == "argwhere":
             dims[1] = 1
+        if row.name.startswith("stft"):
+            dims[:] = [1] * len(dims)  # a frame, which exists
         assert call_c_kernel(library, name, arrays, dims).status == "OK", name
 
 

@@ -74,7 +74,7 @@ SIZES_ONLY = frozenset(("shape_of", "ndarray_size", "zeros_like", "ones_like"))
 # Sums of many products: in float16 roundings of operands add up.
 SUMS = frozenset(
     """nn.dense nn.matmul nn.batch_matmul einsum sum mean cumsum collapse_sum_like collapse_sum_to nn.softmax
-    nn.fast_softmax nn.log_softmax""".split()
+    nn.fast_softmax nn.log_softmax stft dft""".split()
 )
 # Operands whose values mean something: they stay the case's.
 FIXED = {("searchsorted", "sorted_sequence")}

@@ -32,6 +32,9 @@ nvm_status nvm_kernel_argwhere_uint16(const nvm_kernel_ctx *ctx, void *const *bu
 nvm_status nvm_kernel_argwhere_uint32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 nvm_status nvm_kernel_argwhere_uint64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 nvm_status nvm_kernel_argwhere_uint8(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_dft_float16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_dft_float32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_dft_float64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 nvm_status nvm_kernel_get_valid_counts_float16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 nvm_status nvm_kernel_get_valid_counts_float32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 nvm_status nvm_kernel_get_valid_counts_float64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
@@ -65,6 +68,12 @@ nvm_status nvm_kernel_searchsorted_uint16(const nvm_kernel_ctx *ctx, void *const
 nvm_status nvm_kernel_searchsorted_uint32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 nvm_status nvm_kernel_searchsorted_uint64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 nvm_status nvm_kernel_searchsorted_uint8(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_stft_float16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_stft_float32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_stft_float64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_stft_whole_float16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_stft_whole_float32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_stft_whole_float64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 nvm_status nvm_kernel_topk64_bool(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 nvm_status nvm_kernel_topk64_float16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 nvm_status nvm_kernel_topk64_float32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
@@ -321,6 +330,30 @@ static const nvm_operand argwhere_uint8_operands[] = {
     {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
 };
 static const nvm_signature argwhere_uint8_signature = {2, 1, 1, 0, 10, 0, 0, 1, 1, argwhere_uint8_operands, NULL, NULL, 0};
+static const nvm_operand dft_float16_operands[] = {
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 8}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature dft_float16_signature = {5, 2, 2, 1, 2, 1, 0, 0, 1, dft_float16_operands, zero_attrs, NULL, 0};
+static const nvm_operand dft_float32_operands[] = {
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 8}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature dft_float32_signature = {5, 2, 2, 1, 2, 1, 0, 0, 1, dft_float32_operands, zero_attrs, NULL, 0};
+static const nvm_operand dft_float64_operands[] = {
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 8}, {NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature dft_float64_signature = {5, 2, 2, 1, 2, 1, 0, 0, 1, dft_float64_operands, zero_attrs, NULL, 0};
 static const nvm_operand get_valid_counts_float16_operands[] = {
     {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
     {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
@@ -552,6 +585,48 @@ static const nvm_operand searchsorted_uint8_operands[] = {
     {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
 };
 static const nvm_signature searchsorted_uint8_signature = {3, 2, 1, 0, 3, 1, 0, 0, 1, searchsorted_uint8_operands, zero_attrs, NULL, 0};
+static const nvm_operand stft_float16_operands[] = {
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_OUT, 4, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 4}, {NVM_AXIS_CONST, 0, 2}}},
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 8}, {NVM_AXIS_DIM, 0, 7}}},
+};
+static const nvm_signature stft_float16_signature = {4, 2, 1, 1, 5, 4, 0, 0, 1, stft_float16_operands, zero_attrs, NULL, 0};
+static const nvm_operand stft_float32_operands[] = {
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_OUT, 4, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 4}, {NVM_AXIS_CONST, 0, 2}}},
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 8}, {NVM_AXIS_DIM, 0, 7}}},
+};
+static const nvm_signature stft_float32_signature = {4, 2, 1, 1, 5, 4, 0, 0, 1, stft_float32_operands, zero_attrs, NULL, 0};
+static const nvm_operand stft_float64_operands[] = {
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_OUT, 4, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 4}, {NVM_AXIS_CONST, 0, 2}}},
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 8}, {NVM_AXIS_DIM, 0, 7}}},
+};
+static const nvm_signature stft_float64_signature = {4, 2, 1, 1, 5, 4, 0, 0, 1, stft_float64_operands, zero_attrs, NULL, 0};
+static const nvm_operand stft_whole_float16_operands[] = {
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_OUT, 4, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 4}, {NVM_AXIS_CONST, 0, 2}}},
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 8}, {NVM_AXIS_DIM, 0, 7}}},
+};
+static const nvm_signature stft_whole_float16_signature = {4, 2, 1, 1, 5, 4, 0, 0, 1, stft_whole_float16_operands, zero_attrs, NULL, 0};
+static const nvm_operand stft_whole_float32_operands[] = {
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_OUT, 4, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 4}, {NVM_AXIS_CONST, 0, 2}}},
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 8}, {NVM_AXIS_DIM, 0, 7}}},
+};
+static const nvm_signature stft_whole_float32_signature = {4, 2, 1, 1, 5, 4, 0, 0, 1, stft_whole_float32_operands, zero_attrs, NULL, 0};
+static const nvm_operand stft_whole_float64_operands[] = {
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_OUT, 4, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 4}, {NVM_AXIS_CONST, 0, 2}}},
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 8}, {NVM_AXIS_DIM, 0, 7}}},
+};
+static const nvm_signature stft_whole_float64_signature = {4, 2, 1, 1, 5, 4, 0, 0, 1, stft_whole_float64_operands, zero_attrs, NULL, 0};
 static const nvm_operand topk64_bool_operands[] = {
     {NVM_DTYPE_BOOL, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
     {NVM_DTYPE_BOOL, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 2}}},
@@ -1191,6 +1266,9 @@ static const nvm_c_kernel c_kernels[] = {
     {"argwhere_uint32", nvm_kernel_argwhere_uint32, &argwhere_uint32_signature},
     {"argwhere_uint64", nvm_kernel_argwhere_uint64, &argwhere_uint64_signature},
     {"argwhere_uint8", nvm_kernel_argwhere_uint8, &argwhere_uint8_signature},
+    {"dft_float16", nvm_kernel_dft_float16, &dft_float16_signature},
+    {"dft_float32", nvm_kernel_dft_float32, &dft_float32_signature},
+    {"dft_float64", nvm_kernel_dft_float64, &dft_float64_signature},
     {"get_valid_counts_float16", nvm_kernel_get_valid_counts_float16, &get_valid_counts_float16_signature},
     {"get_valid_counts_float32", nvm_kernel_get_valid_counts_float32, &get_valid_counts_float32_signature},
     {"get_valid_counts_float64", nvm_kernel_get_valid_counts_float64, &get_valid_counts_float64_signature},
@@ -1224,6 +1302,12 @@ static const nvm_c_kernel c_kernels[] = {
     {"searchsorted_uint32", nvm_kernel_searchsorted_uint32, &searchsorted_uint32_signature},
     {"searchsorted_uint64", nvm_kernel_searchsorted_uint64, &searchsorted_uint64_signature},
     {"searchsorted_uint8", nvm_kernel_searchsorted_uint8, &searchsorted_uint8_signature},
+    {"stft_float16", nvm_kernel_stft_float16, &stft_float16_signature},
+    {"stft_float32", nvm_kernel_stft_float32, &stft_float32_signature},
+    {"stft_float64", nvm_kernel_stft_float64, &stft_float64_signature},
+    {"stft_whole_float16", nvm_kernel_stft_whole_float16, &stft_whole_float16_signature},
+    {"stft_whole_float32", nvm_kernel_stft_whole_float32, &stft_whole_float32_signature},
+    {"stft_whole_float64", nvm_kernel_stft_whole_float64, &stft_whole_float64_signature},
     {"topk64_bool", nvm_kernel_topk64_bool, &topk64_bool_signature},
     {"topk64_float16", nvm_kernel_topk64_float16, &topk64_float16_signature},
     {"topk64_float32", nvm_kernel_topk64_float32, &topk64_float32_signature},
