@@ -218,6 +218,50 @@ _DFT = CKernel(
 )
 """The Fourier transforms of rows of complex numbers, given and taken as two tensors."""
 
+_REGULAR_NMS = CKernel(
+    "regular_nms",
+    "detections",
+    ("float32",),
+    (
+        COperand("in", "T", ("batch", "boxes", 4)),
+        COperand("in", "T", ("batch", "boxes", "columns")),
+        COperand("out", "T", ("batch", "max_detections", 4)),
+        COperand("out", "T", ("batch", "max_detections")),
+        COperand("out", "T", ("batch", "max_detections")),
+        COperand("out", "int32", ("batch",)),
+        COperand("scratch", "uint64", (6, "boxes")),
+        COperand("scratch", "int64", (2, "max_detections")),
+    ),
+    ("batch", "boxes", "columns"),
+    ("per_class", "max_detections", "num_classes", "iou_threshold", "score_threshold"),
+    may_fail=True,
+)
+"""Non-maximum suppression of every class by itself, then the best boxes of all; thresholds are bits of float32."""
+
+ANCHOR_SLOTS = 8
+"""The most scales, and the most ratios, that `proposal` takes."""
+
+_PROPOSAL = CKernel(
+    "proposal",
+    "detections",
+    ("float32",),
+    (
+        COperand("in", "T", ("batch", "classes", "height", "width")),
+        COperand("in", "T", ("batch", "deltas", "height", "width")),
+        COperand("in", "T", ("batch", 3)),
+        COperand("out", "T", ("rows", 5)),
+        COperand("scratch", "T", ("boxes", 4)),
+        COperand("scratch", "uint64", (4, "boxes")),
+    ),
+    ("batch", "classes", "deltas", "height", "width", "boxes", "rows"),
+    (
+        *("stride", "pre_nms", "post_nms", "iou_loss", "threshold", "min_size", "scales", "ratios"),
+        *(f"{name}{k}" for name in ("scale", "ratio") for k in range(ANCHOR_SLOTS)),
+    ),
+    may_fail=True,
+)
+"""Boxes of anchors moved as predicted, suppressed, the best of each image; floats are bits of float32."""
+
 C_KERNELS: tuple[CKernel, ...] = (
     _arg_reduce("argmax"),
     _arg_reduce("argmin"),
@@ -255,6 +299,8 @@ C_KERNELS: tuple[CKernel, ...] = (
     _stft("stft", "T"),
     _stft("stft_whole", "int32"),
     _DFT,
+    _REGULAR_NMS,
+    _PROPOSAL,
 )
 BY_VARIANT: dict[str, tuple[CKernel, str]] = {
     row.variant(name): (row, name) for row in C_KERNELS for name in row.dtypes

@@ -132,7 +132,56 @@ def yolo_reorg(data: Operand, stride: int) -> ir.Call:
     return call_op("vision.yolo_reorg", data, attrs=op.yolo_reorg.YoloReorgAttrs(stride))
 
 
+def regular_non_max_suppression(
+    boxes: Operand,
+    scores: Operand,
+    max_detections_per_class: int,
+    max_detections: int,
+    num_classes: int,
+    iou_threshold: float,
+    score_threshold: float,
+) -> TupleWrapper:
+    """(boxes, classes, scores, numbers) of the best boxes of all classes, each suppressed by itself, as TFLite does."""
+    attrs = op.regular_nms.RegularNonMaximumSuppressionAttrs(
+        max_detections_per_class,
+        max_detections,
+        num_classes,
+        float(iou_threshold),
+        float(score_threshold),
+    )
+    call = call_op("vision.regular_non_max_suppression", boxes, scores, attrs=attrs)
+    return TupleWrapper(call, 4)
+
+
+def proposal(
+    cls_prob: Operand,
+    bbox_pred: Operand,
+    im_info: Operand,
+    scales: Sequence[float],
+    ratios: Sequence[float],
+    feature_stride: int,
+    threshold: float,
+    rpn_pre_nms_top_n: int,
+    rpn_post_nms_top_n: int,
+    rpn_min_size: int,
+    iou_loss: bool,
+) -> ir.Call:
+    """Regions of an image, (number in the batch, x1, y1, x2, y2), of a region proposal network."""
+    attrs = op.proposal.ProposalAttrs(
+        tuple(map(float, scales)),
+        tuple(map(float, ratios)),
+        feature_stride,
+        float(threshold),
+        rpn_pre_nms_top_n,
+        rpn_post_nms_top_n,
+        rpn_min_size,
+        iou_loss,
+    )
+    return call_op("vision.proposal", cls_prob, bbox_pred, im_info, attrs=attrs)
+
+
 __all__ = [
     "all_class_non_max_suppression", "get_valid_counts", "multibox_prior", "multibox_transform_loc",
-    "non_max_suppression", "roi_align", "roi_pool", "yolo_reorg",
+    "non_max_suppression", "proposal", "regular_non_max_suppression", "roi_align", "roi_pool",
+    "yolo_reorg",
 ]  # fmt: skip

@@ -24,7 +24,6 @@ ABSENT: dict[str, str | None] = {
     "tvm.relay": "TypeRelation optimize sparse_fill_empty_rows",
     "tvm.relay.nn": """Constant bitpack bitserial_conv2d bitserial_dense contrib_conv2d_nchwc conv2d_backward_weight
         correlation""",
-    "tvm.relay.vision": "proposal",
     "tvm.relay.transform": """AlterOpLayout AnnotateSpans BackwardFoldScaleAxis CanonicalizeCast
         CanonicalizeOps CapturePostDfsIndexInSpans ChangeBatch CombineParallelBatchMatmul CombineParallelConv2D
         CombineParallelDense ConvertLayout Defunctionalization DefuseOps DivToMul FakeQuantizationToInteger FastMath

@@ -44,6 +44,8 @@ nvm_status nvm_kernel_nms_boxes_float64(const nvm_kernel_ctx *ctx, void *const *
 nvm_status nvm_kernel_nms_indices_float16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 nvm_status nvm_kernel_nms_indices_float32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 nvm_status nvm_kernel_nms_indices_float64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_proposal_float32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_regular_nms_float32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 nvm_status nvm_kernel_searchsorted64_bool(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 nvm_status nvm_kernel_searchsorted64_float16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 nvm_status nvm_kernel_searchsorted64_float32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
@@ -160,7 +162,7 @@ nvm_status nvm_kernel_unique_uint64(const nvm_kernel_ctx *ctx, void *const *bufs
 nvm_status nvm_kernel_unique_uint8(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 
 #ifdef NVM_C_KERNELS_TABLE
-static const int64_t zero_attrs[6] = {0};
+static const int64_t zero_attrs[24] = {0};
 static const nvm_operand all_class_nms_batches_float16_operands[] = {
     {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}, {NVM_AXIS_CONST, 0, 4}}},
     {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
@@ -441,6 +443,26 @@ static const nvm_operand nms_indices_float64_operands[] = {
     {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 10}, {NVM_AXIS_DIM, 0, 1}}},
 };
 static const nvm_signature nms_indices_float64_signature = {8, 5, 2, 1, 3, 6, 0, 0, 1, nms_indices_float64_operands, zero_attrs, NULL, 0};
+static const nvm_operand proposal_float32_operands[] = {
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 4, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 4}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 4, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}, {NVM_AXIS_DIM, 0, 3}, {NVM_AXIS_DIM, 0, 4}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_CONST, 0, 3}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 6}, {NVM_AXIS_CONST, 0, 5}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_DIM, 0, 5}, {NVM_AXIS_CONST, 0, 4}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 4}, {NVM_AXIS_DIM, 0, 5}}},
+};
+static const nvm_signature proposal_float32_signature = {6, 3, 1, 2, 7, 24, 0, 0, 1, proposal_float32_operands, zero_attrs, NULL, 0};
+static const nvm_operand regular_nms_float32_operands[] = {
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_CONST, 0, 4}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_OUT, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 4}, {NVM_AXIS_CONST, 0, 4}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 4}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 4}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 6}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 2}, {NVM_AXIS_DIM, 0, 4}}},
+};
+static const nvm_signature regular_nms_float32_signature = {8, 2, 4, 2, 3, 5, 0, 0, 1, regular_nms_float32_operands, zero_attrs, NULL, 0};
 static const nvm_operand searchsorted64_bool_operands[] = {
     {NVM_DTYPE_BOOL, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
     {NVM_DTYPE_BOOL, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
@@ -1278,6 +1300,8 @@ static const nvm_c_kernel c_kernels[] = {
     {"nms_indices_float16", nvm_kernel_nms_indices_float16, &nms_indices_float16_signature},
     {"nms_indices_float32", nvm_kernel_nms_indices_float32, &nms_indices_float32_signature},
     {"nms_indices_float64", nvm_kernel_nms_indices_float64, &nms_indices_float64_signature},
+    {"proposal_float32", nvm_kernel_proposal_float32, &proposal_float32_signature},
+    {"regular_nms_float32", nvm_kernel_regular_nms_float32, &regular_nms_float32_signature},
     {"searchsorted64_bool", nvm_kernel_searchsorted64_bool, &searchsorted64_bool_signature},
     {"searchsorted64_float16", nvm_kernel_searchsorted64_float16, &searchsorted64_float16_signature},
     {"searchsorted64_float32", nvm_kernel_searchsorted64_float32, &searchsorted64_float32_signature},

@@ -12,6 +12,8 @@ from nimblevm.relay.op import (
     dilation2d,
     grid_sample,
     multibox,
+    proposal,
+    regular_nms,
     roi,
     yolo_reorg,
 )
@@ -165,9 +167,44 @@ def _dilation2d(source: Source, dtype: str) -> Case:
     return Case(tuple(array(source, shape, dtype, special=False) for shape in inputs), attrs)
 
 
+def _regular_nms(source: Source, dtype: str) -> Case:
+    batch, count, classes = (pick(source, sizes) for sizes in ((0, 1, 2), (0, 1, 4, 9), (0, 1, 3)))
+    corners = np.round(_uniform(source, (batch, count, 2, 2), -8, 8))
+    boxes = np.sort(corners, 2) if flag(source) else corners
+    columns = classes + source.integer(0, 1)
+    # Equal scores among them.
+    scores = np.round(_uniform(source, (batch, count, columns), -4, 16)) / 4
+    attrs = regular_nms.RegularNonMaximumSuppressionAttrs(
+        source.integer(0, 4), source.integer(0, 6), classes, pick(source, (0.0, 0.25, 0.5)),
+        pick(source, (-0.5, 0.0, 1.0)),
+    )  # fmt: skip
+    return Case((boxes.reshape(batch, count, 4).astype(dtype), scores.astype(dtype)), attrs)
+
+
+def _proposal(source: Source, dtype: str) -> Case:
+    scales = tuple(source.integer(1, 8) / 2 for _ in range(source.integer(1, 2)))
+    ratios = tuple(source.integer(1, 4) / 2 for _ in range(source.integer(1, 2)))
+    anchors = len(scales) * len(ratios)
+    batch, *space = (pick(source, sizes) for sizes in ((0, 1, 2), (0, 1, 3), (0, 1, 4)))
+    probabilities = _uniform(source, (batch, 2 * anchors, *space), 0, 1)
+    iou_loss = flag(source)
+    # Whole pixels, or sides as they are: what overlaps by the threshold does so in every rounding.
+    deltas = np.round(_uniform(source, (batch, 4 * anchors, *space), -4, 4)) / 4
+    if not iou_loss:
+        deltas.reshape(batch, anchors, 4, *space)[:, :, 2:] = 0
+    side = pick(source, (2, 8))
+    info = _uniform(source, (batch, 3), 1, 3).round() * (side, side, 1)
+    attrs = proposal.ProposalAttrs(
+        scales, ratios, side, pick(source, (0.3, 0.7)), pick(source, (-1, 3, 9)),
+        source.integer(0, 5), source.integer(0, 4), iou_loss,
+    )  # fmt: skip
+    return Case(tuple(v.astype(dtype) for v in (probabilities, deltas, info)), attrs)
+
+
 CASES: dict[str, Callable[[Source, str], Case]] = {
     "vision.roi_align": _roi_align, "vision.roi_pool": _roi_pool, "vision.multibox_prior": _multibox_prior,
     "vision.multibox_transform_loc": _multibox_transform, "vision.yolo_reorg": _yolo_reorg,
     "image.crop_and_resize": _crop_and_resize, "image.affine_grid": _affine_grid, "image.grid_sample": _grid_sample,
     "image.dilation2d": _dilation2d, "vision.all_class_non_max_suppression": _all_class_nms,
+    "vision.proposal": _proposal, "vision.regular_non_max_suppression": _regular_nms,
 }  # fmt: skip

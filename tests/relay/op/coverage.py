@@ -73,6 +73,10 @@ DTYPE_GAPS: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
         "no other bytes than 0 and 1 are a bool; kernels hold float16 values as float32, where a NaN's bits change",
     ),
     (
+        tuple(d for d in ALL if d != "float32"), ("vision.proposal", "vision.regular_non_max_suppression"),
+        "boxes and scores are float32, as in TVM",
+    ),
+    (
         tuple(d for d in ALL if d not in ("float32", "float64")), ("nn.contrib_",),
         "passes write them for the dtypes of the register tiles; nn.dense and nn.conv2d take the others",
     ),

@@ -9,7 +9,7 @@ import pytest
 
 import nimblevm as nvm
 from nimblevm import relay
-from nimblevm.errors import IndexOutOfRange, RelayTypeError, ShapeMismatch
+from nimblevm.errors import IndexOutOfRange, RelayTypeError, ShapeMismatch, TimeLimit
 from nimblevm.relay.interpreter import evaluate
 from tests.kernels.native import flat
 
@@ -380,3 +380,101 @@ def test_refusals_say_where(name: str) -> None:
     with pytest.raises(RelayTypeError, match=message) as found:
         relay.parse(text, source_name="here.rly")
     assert "here.rly:" in str(found.value)
+
+
+def overlap_by_pixels(a: np.ndarray, b: np.ndarray) -> float:
+    """Of two boxes with corners (x1, y1, x2, y2) at whole pixels, the last ones included."""
+    grid = np.zeros((2, 64, 64), bool)
+    for n, (x1, y1, x2, y2) in enumerate((a.astype(int), b.astype(int))):
+        grid[n, y1 + 8 : y2 + 9, x1 + 8 : x2 + 9] = True
+    return float((grid[0] & grid[1]).sum() / (grid[0] | grid[1]).sum())
+
+
+@pytest.mark.parametrize("before", [-1, 7])
+@pytest.mark.parametrize("threshold", [0.15, 0.6])
+def test_proposal_by_its_anchors(before: int, threshold: float) -> None:
+    """One scale, two ratios, 2 x 3 places; boxes of whole pixels, so that their overlaps can be counted."""
+    scores = RNG.uniform(size=(2, 4, 2, 3)).astype("float32")
+    moves = RNG.integers(-3, 4, (2, 8, 2, 3)).astype("float32")
+    info = np.float32([[16, 24, 1], [8, 24, 2]])
+    made = relay.vision.proposal
+    found = run(
+        lambda s, d, i: made(s, d, i, (1.0,), (1.0, 4.0), 8, threshold, before, 6, 3, True),
+        scores, moves, info,
+    )  # fmt: skip
+    for b, (height, width, scale) in enumerate(info):
+        boxes = []
+        for y, x, k in np.ndindex(2, 3, 2):
+            # ratio 1: 8 x 8 around (3.5, 3.5); ratio 4: 4 wide, 16 high
+            wide, high = ((8, 8), (4, 16))[k]
+            corners = np.asarray([4 - wide / 2, 4 - high / 2, 3 + wide / 2, 3 + high / 2])
+            corners += np.asarray([x, y, x, y]) * 8 + moves[b, 4 * k : 4 * k + 4, y, x]
+            corners = np.clip(corners, 0, np.asarray([width, height, width, height]) - 1)
+            score = scores[b, 2 + k, y, x]
+            if min(corners[2:] - corners[:2] + 1) < 3 * scale:
+                corners += np.asarray([-1, -1, 1, 1]) * 3 * scale / 2
+                score = -1
+            boxes.append((score if y < height // 8 else -1, corners))
+        boxes.sort(key=lambda box: -box[0])
+        kept: list[np.ndarray] = []
+        for _, corners in boxes[: before if before > 0 else None]:
+            if all(overlap_by_pixels(corners, other) <= threshold for other in kept):
+                kept.append(corners)
+        for r in range(6):
+            assert found[6 * b + r].tolist() == [b, *kept[r % min(len(kept), 6)]]
+
+
+def test_proposal_of_no_places_and_of_anchors_that_do_not_fit() -> None:
+    def made(s: Any, d: Any, i: Any, ratios: tuple[float, ...] = (1.0,)) -> Any:
+        return relay.vision.proposal(s, d, i, (1.0,), ratios, 8, 0.5, -1, 2, 0, False)
+
+    none = (np.zeros((1, 2, 0, 3)), np.zeros((1, 4, 0, 3)), np.ones((1, 3)))
+    found = run(made, *(v.astype("float32") for v in none))
+    np.testing.assert_array_equal(found, np.zeros((2, 5)))
+    wrong = (np.zeros((1, 4, 1, 3)), np.zeros((1, 4, 1, 3)), np.ones((1, 3)))
+    fails(ShapeMismatch, made, *(v.astype("float32") for v in wrong))
+    for ratios in ((), (0.0,), (1.0,) * 9):
+        with pytest.raises(RelayTypeError, match="ratios must hold 1 to 8 numbers"):
+            program(
+                lambda s, d, i, ratios=ratios: made(s, d, i, ratios),
+                tuple(v.astype("float32") for v in none),
+            )
+
+
+def test_the_best_boxes_of_all_classes() -> None:
+    """TFLite's kind: two boxes that overlap, a third apart; a background column that does not count."""
+    boxes = np.float32([[[0, 0, 4, 4], [0, 1, 4, 4], [8, 8, 9, 9], [5, 5, 5, 9]]])
+    scores = np.float32([[[9, 0.9, 0.2], [9, 0.8, 0.7], [9, 0.3, 0.7], [9, 0.05, 0.7]]])
+
+    def made(b: Any, s: Any, per_class: int = 9, most: int = 6) -> Any:
+        return relay.vision.regular_non_max_suppression(b, s, per_class, most, 2, 0.5, 0.1)
+
+    out, classes, best, count = run(made, boxes, scores)
+    assert count.tolist() == [5]
+    np.testing.assert_array_equal(out[0], [*boxes[0][[0, 1, 2, 3, 2]].tolist(), [0] * 4])
+    assert classes.tolist() == [[0, 1, 1, 1, 0, 0]]
+    np.testing.assert_array_equal(best, np.float32([[0.9, 0.7, 0.7, 0.7, 0.3, 0]]))
+    _, classes, best, count = run(lambda b, s: made(b, s, 1, 6), boxes, scores)
+    assert (classes.tolist(), count.tolist()) == ([[0, 1, 0, 0, 0, 0]], [2])
+    _, classes, best, count = run(lambda b, s: made(b, s, 9, 2), boxes, scores)
+    assert (classes.tolist(), count.tolist()) == ([[0, 1]], [2])
+    np.testing.assert_array_equal(best, np.float32([[0.9, 0.7]]))
+    empty = run(made, boxes[:, :0], scores[:, :0])
+    assert empty[3].tolist() == [0]
+    fails(ShapeMismatch, made, boxes, scores[:, :3])
+    fails(ShapeMismatch, made, boxes, scores[:, :, :1])
+
+
+def test_suppression_of_every_class_can_be_stopped() -> None:
+    """20,000 boxes that do not overlap: each is compared with all before it."""
+    place = np.arange(20_000, dtype="float32")
+    boxes = np.stack((place, place, place + 0.5, place + 0.5), 1)[None]
+    scores = np.ones((1, 20_000, 1), "float32")
+    mod = program(
+        lambda b, s: relay.vision.regular_non_max_suppression(b, s, 20_000, 10, 1, 0.5, 0.0),
+        (boxes, scores),
+    )
+    with nvm.compile(mod, native=False) as exe:
+        with nvm.VirtualMachine(exe, limits=nvm.Limits(seconds=0.05)) as vm:
+            with pytest.raises(TimeLimit):
+                vm.run(boxes, scores)
