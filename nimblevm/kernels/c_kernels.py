@@ -262,6 +262,29 @@ _PROPOSAL = CKernel(
 )
 """Boxes of anchors moved as predicted, suppressed, the best of each image; floats are bits of float32."""
 
+
+def _sparse_transpose(name: str, index: str) -> CKernel:
+    """The rows of a square sparse matrix from its columns: elements, their columns, and where rows end."""
+    operands = (("T", "elements"), (index, "elements"), (index, "ends"))
+    made = tuple(COperand(role, d, (a,)) for role in ("in", "out") for d, a in operands)
+    return CKernel(name, "sparse", _ALL, made, ("elements", "ends"), may_fail=True)
+
+
+def _fill_empty_rows(name: str, index: str) -> CKernel:
+    """The elements of a sparse tensor with one more in each row that has none, and which rows those are."""
+    operands = (
+        COperand("in", index, ("elements", "axes")),
+        COperand("in", "T", ("elements",)),
+        COperand("in", index, ("axes",)),
+        COperand("in", "T", (1,)),
+        COperand("out", "int64", ("count", "axes")),
+        COperand("out", "int64", ("count",)),
+        COperand("out", "int64", ("rows",)),
+    )
+    dims = ("elements", "axes", "count", "rows")
+    return CKernel(name, "sparse", ("int32", "int64"), operands, dims, may_fail=True)
+
+
 C_KERNELS: tuple[CKernel, ...] = (
     _arg_reduce("argmax"),
     _arg_reduce("argmin"),
@@ -301,6 +324,10 @@ C_KERNELS: tuple[CKernel, ...] = (
     _DFT,
     _REGULAR_NMS,
     _PROPOSAL,
+    _sparse_transpose("sparse_transpose", "int32"),
+    _sparse_transpose("sparse_transpose64", "int64"),
+    _fill_empty_rows("fill_empty_rows", "int32"),
+    _fill_empty_rows("fill_empty_rows64", "int64"),
 )
 BY_VARIANT: dict[str, tuple[CKernel, str]] = {
     row.variant(name): (row, name) for row in C_KERNELS for name in row.dtypes

@@ -139,6 +139,8 @@ from nimblevm.relay.builder_move import (
     sequence_mask,
     slice_like,
     sliding_window,
+    sparse_fill_empty_rows,
+    sparse_reshape,
     sparse_to_dense,
     strided_set,
     tile,
@@ -231,10 +233,11 @@ __all__ = [
     "repeat", "reshape", "reshape_like", "reverse", "reverse_reshape", "reverse_sequence", "rewrite", "right_shift",
     "round", "rsqrt", "save_param_dict", "scalar_type", "scatter_elements", "scatter_nd", "searchsorted",
     "segment_sum", "sequence_mask", "shape_of", "sigmoid", "sign", "sin", "sinh", "slice_like", "sliding_window",
-    "sort", "sparse_to_dense", "split", "sqrt", "squeeze", "stack", "std", "stft", "strided_set", "strided_slice",
-    "structural_digest", "structural_equal", "structural_hash", "subtract", "sum", "take", "tan", "tanh", "tile",
-    "topk", "transpose", "trilu", "trunc", "trunc_divide", "trunc_mod", "type_text", "unique", "unravel_index",
-    "var", "variance", "vision", "well_formed", "where", "zeros", "zeros_like",
+    "sort", "sparse_fill_empty_rows", "sparse_reshape", "sparse_to_dense", "split", "sqrt", "squeeze", "stack",
+    "std", "stft", "strided_set", "strided_slice", "structural_digest", "structural_equal", "structural_hash",
+    "subtract", "sum", "take", "tan", "tanh", "tile", "topk", "transpose", "trilu", "trunc", "trunc_divide",
+    "trunc_mod", "type_text", "unique", "unravel_index", "var", "variance", "vision", "well_formed", "where",
+    "zeros", "zeros_like",
 ]  # fmt: skip
 
 for _public in (annotation, image, loops, nn, vision):

@@ -281,3 +281,24 @@ def segment_sum(
     start = call_op("cast_like", zeros, data)
     where = call_op("expand_dims", ids, attrs=op.expand_dims.ExpandDimsAttrs(0))
     return call_op("scatter_nd", start, where, data, attrs=op.scatter.ScatterNDAttrs("add"))
+
+
+def sparse_reshape(
+    sparse_indices: Operand, prev_shape: Operand, new_shape: Operand
+) -> TupleWrapper:
+    """(indices, shape) of a sparse tensor in another shape; one size of it may be -1."""
+    return TupleWrapper(call_op("sparse_reshape", sparse_indices, prev_shape, new_shape), 2)
+
+
+def sparse_fill_empty_rows(
+    sparse_indices: Operand,
+    sparse_values: Operand,
+    dense_shape: Operand,
+    default_value: Operand,
+) -> ir.Tuple:
+    """(indices, values, whether each row was empty), default_value in each row of the tensor without an element."""
+    indices, values = as_expr(sparse_indices), as_expr(sparse_values)
+    call = call_op("sparse_fill_empty_rows", indices, values, dense_shape, default_value)
+    places, found, empty = TupleWrapper(call, 3)
+    made = (call_op("cast_like", places, indices), call_op("cast_like", found, values))
+    return ir.Tuple((*made, call_op("cast", empty, attrs=op.cast.CastAttrs("bool"))))

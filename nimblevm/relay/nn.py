@@ -61,6 +61,7 @@ from nimblevm.relay.nn_pool import (
     upsampling,
     upsampling3d,
 )
+from nimblevm.relay.nn_sparse import sparse_add, sparse_dense, sparse_transpose
 
 
 def dense(data: Operand, weight: Operand, units: int | None = None, out_dtype: str = "") -> ir.Call:
@@ -144,5 +145,6 @@ __all__ = [
     "global_avg_pool2d", "global_avg_pool3d", "global_max_pool1d", "global_max_pool2d", "global_max_pool3d",
     "group_norm", "instance_norm", "l2_normalize", "layer_norm", "leaky_relu", "log_softmax", "lrn", "matmul",
     "max_pool1d", "max_pool2d", "max_pool3d", "mirror_pad", "nll_loss", "pad", "prelu", "relu", "softmax",
-    "space_to_batch_nd", "space_to_depth", "upsampling", "upsampling3d",
+    "space_to_batch_nd", "space_to_depth", "sparse_add", "sparse_dense", "sparse_transpose", "upsampling",
+    "upsampling3d",
 ]  # fmt: skip

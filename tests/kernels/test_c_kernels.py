@@ -72,6 +72,8 @@ def test_every_variant_is_in_the_registry(library: ctypes.CDLL) -> None:
             dims[:] = [1] * len(dims)  # a frame, which exists
         if row.name == "proposal":
             dims[:] = [0, 2, 4, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 1, *[0] * 16]  # an anchor
+        if row.family == "sparse":
+            dims[1] = 1
         assert call_c_kernel(library, name, arrays, dims).status == "OK", name
 
 

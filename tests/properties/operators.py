@@ -58,7 +58,9 @@ CHECKED = tuple(
 DRAWN = TOTAL + CHECKED
 
 # Operands of operators that may fail which can't make them fail, and operators that have none.
-HARMLESS = frozenset("data updates v on_value off_value fill_value pad_value lhs".split())
+HARMLESS = frozenset(
+    "data dense_data sparse_data updates v on_value off_value fill_value pad_value lhs".split()
+)
 ALL_FIXED = frozenset(("power", "invert_permutation", "vision.non_max_suppression", "dyn.reshape"))
 
 # Not continuous, or so steep somewhere that a rounding shows.
@@ -74,7 +76,8 @@ SIZES_ONLY = frozenset(("shape_of", "ndarray_size", "zeros_like", "ones_like"))
 # Sums of many products: in float16 roundings of operands add up.
 SUMS = frozenset(
     """nn.dense nn.matmul nn.batch_matmul einsum sum mean cumsum collapse_sum_like collapse_sum_to nn.softmax
-    nn.fast_softmax nn.log_softmax stft dft""".split()
+    nn.fast_softmax nn.log_softmax nn.sparse_dense
+    stft dft""".split()
 )
 # Operands whose values mean something: they stay the case's.
 FIXED = {("searchsorted", "sorted_sequence")}

@@ -35,6 +35,10 @@ nvm_status nvm_kernel_argwhere_uint8(const nvm_kernel_ctx *ctx, void *const *buf
 nvm_status nvm_kernel_dft_float16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 nvm_status nvm_kernel_dft_float32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 nvm_status nvm_kernel_dft_float64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_fill_empty_rows64_int32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_fill_empty_rows64_int64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_fill_empty_rows_int32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_fill_empty_rows_int64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 nvm_status nvm_kernel_get_valid_counts_float16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 nvm_status nvm_kernel_get_valid_counts_float32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 nvm_status nvm_kernel_get_valid_counts_float64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
@@ -70,6 +74,30 @@ nvm_status nvm_kernel_searchsorted_uint16(const nvm_kernel_ctx *ctx, void *const
 nvm_status nvm_kernel_searchsorted_uint32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 nvm_status nvm_kernel_searchsorted_uint64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 nvm_status nvm_kernel_searchsorted_uint8(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_sparse_transpose64_bool(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_sparse_transpose64_float16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_sparse_transpose64_float32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_sparse_transpose64_float64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_sparse_transpose64_int16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_sparse_transpose64_int32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_sparse_transpose64_int64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_sparse_transpose64_int8(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_sparse_transpose64_uint16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_sparse_transpose64_uint32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_sparse_transpose64_uint64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_sparse_transpose64_uint8(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_sparse_transpose_bool(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_sparse_transpose_float16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_sparse_transpose_float32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_sparse_transpose_float64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_sparse_transpose_int16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_sparse_transpose_int32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_sparse_transpose_int64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_sparse_transpose_int8(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_sparse_transpose_uint16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_sparse_transpose_uint32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_sparse_transpose_uint64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
+nvm_status nvm_kernel_sparse_transpose_uint8(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 nvm_status nvm_kernel_stft_float16(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 nvm_status nvm_kernel_stft_float32(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
 nvm_status nvm_kernel_stft_float64(const nvm_kernel_ctx *ctx, void *const *bufs, int64_t *dims);
@@ -356,6 +384,46 @@ static const nvm_operand dft_float64_operands[] = {
     {NVM_DTYPE_FLOAT64, NVM_ROLE_SCRATCH, 2, 0, {{NVM_AXIS_CONST, 0, 8}, {NVM_AXIS_DIM, 0, 1}}},
 };
 static const nvm_signature dft_float64_signature = {5, 2, 2, 1, 2, 1, 0, 0, 1, dft_float64_operands, zero_attrs, NULL, 0};
+static const nvm_operand fill_empty_rows64_int32_operands[] = {
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 2}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 3}}},
+};
+static const nvm_signature fill_empty_rows64_int32_signature = {7, 4, 3, 0, 4, 0, 0, 0, 1, fill_empty_rows64_int32_operands, NULL, NULL, 0};
+static const nvm_operand fill_empty_rows64_int64_operands[] = {
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 2}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 3}}},
+};
+static const nvm_signature fill_empty_rows64_int64_signature = {7, 4, 3, 0, 4, 0, 0, 0, 1, fill_empty_rows64_int64_operands, NULL, NULL, 0};
+static const nvm_operand fill_empty_rows_int32_operands[] = {
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 2}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 3}}},
+};
+static const nvm_signature fill_empty_rows_int32_signature = {7, 4, 3, 0, 4, 0, 0, 0, 1, fill_empty_rows_int32_operands, NULL, NULL, 0};
+static const nvm_operand fill_empty_rows_int64_operands[] = {
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_CONST, 0, 1}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 2}, {NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 2}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 3}}},
+};
+static const nvm_signature fill_empty_rows_int64_signature = {7, 4, 3, 0, 4, 0, 0, 0, 1, fill_empty_rows_int64_operands, NULL, NULL, 0};
 static const nvm_operand get_valid_counts_float16_operands[] = {
     {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 3, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}, {NVM_AXIS_DIM, 0, 2}}},
     {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 0, 0, {{0, 0, 0}}},
@@ -607,6 +675,222 @@ static const nvm_operand searchsorted_uint8_operands[] = {
     {NVM_DTYPE_INT32, NVM_ROLE_OUT, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 2}}},
 };
 static const nvm_signature searchsorted_uint8_signature = {3, 2, 1, 0, 3, 1, 0, 0, 1, searchsorted_uint8_operands, zero_attrs, NULL, 0};
+static const nvm_operand sparse_transpose64_bool_operands[] = {
+    {NVM_DTYPE_BOOL, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_BOOL, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature sparse_transpose64_bool_signature = {6, 3, 3, 0, 2, 0, 0, 0, 1, sparse_transpose64_bool_operands, NULL, NULL, 0};
+static const nvm_operand sparse_transpose64_float16_operands[] = {
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature sparse_transpose64_float16_signature = {6, 3, 3, 0, 2, 0, 0, 0, 1, sparse_transpose64_float16_operands, NULL, NULL, 0};
+static const nvm_operand sparse_transpose64_float32_operands[] = {
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature sparse_transpose64_float32_signature = {6, 3, 3, 0, 2, 0, 0, 0, 1, sparse_transpose64_float32_operands, NULL, NULL, 0};
+static const nvm_operand sparse_transpose64_float64_operands[] = {
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature sparse_transpose64_float64_signature = {6, 3, 3, 0, 2, 0, 0, 0, 1, sparse_transpose64_float64_operands, NULL, NULL, 0};
+static const nvm_operand sparse_transpose64_int16_operands[] = {
+    {NVM_DTYPE_INT16, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT16, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature sparse_transpose64_int16_signature = {6, 3, 3, 0, 2, 0, 0, 0, 1, sparse_transpose64_int16_operands, NULL, NULL, 0};
+static const nvm_operand sparse_transpose64_int32_operands[] = {
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature sparse_transpose64_int32_signature = {6, 3, 3, 0, 2, 0, 0, 0, 1, sparse_transpose64_int32_operands, NULL, NULL, 0};
+static const nvm_operand sparse_transpose64_int64_operands[] = {
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature sparse_transpose64_int64_signature = {6, 3, 3, 0, 2, 0, 0, 0, 1, sparse_transpose64_int64_operands, NULL, NULL, 0};
+static const nvm_operand sparse_transpose64_int8_operands[] = {
+    {NVM_DTYPE_INT8, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT8, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature sparse_transpose64_int8_signature = {6, 3, 3, 0, 2, 0, 0, 0, 1, sparse_transpose64_int8_operands, NULL, NULL, 0};
+static const nvm_operand sparse_transpose64_uint16_operands[] = {
+    {NVM_DTYPE_UINT16, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_UINT16, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature sparse_transpose64_uint16_signature = {6, 3, 3, 0, 2, 0, 0, 0, 1, sparse_transpose64_uint16_operands, NULL, NULL, 0};
+static const nvm_operand sparse_transpose64_uint32_operands[] = {
+    {NVM_DTYPE_UINT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_UINT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature sparse_transpose64_uint32_signature = {6, 3, 3, 0, 2, 0, 0, 0, 1, sparse_transpose64_uint32_operands, NULL, NULL, 0};
+static const nvm_operand sparse_transpose64_uint64_operands[] = {
+    {NVM_DTYPE_UINT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature sparse_transpose64_uint64_signature = {6, 3, 3, 0, 2, 0, 0, 0, 1, sparse_transpose64_uint64_operands, NULL, NULL, 0};
+static const nvm_operand sparse_transpose64_uint8_operands[] = {
+    {NVM_DTYPE_UINT8, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_UINT8, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature sparse_transpose64_uint8_signature = {6, 3, 3, 0, 2, 0, 0, 0, 1, sparse_transpose64_uint8_operands, NULL, NULL, 0};
+static const nvm_operand sparse_transpose_bool_operands[] = {
+    {NVM_DTYPE_BOOL, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_BOOL, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature sparse_transpose_bool_signature = {6, 3, 3, 0, 2, 0, 0, 0, 1, sparse_transpose_bool_operands, NULL, NULL, 0};
+static const nvm_operand sparse_transpose_float16_operands[] = {
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_FLOAT16, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature sparse_transpose_float16_signature = {6, 3, 3, 0, 2, 0, 0, 0, 1, sparse_transpose_float16_operands, NULL, NULL, 0};
+static const nvm_operand sparse_transpose_float32_operands[] = {
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_FLOAT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature sparse_transpose_float32_signature = {6, 3, 3, 0, 2, 0, 0, 0, 1, sparse_transpose_float32_operands, NULL, NULL, 0};
+static const nvm_operand sparse_transpose_float64_operands[] = {
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_FLOAT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature sparse_transpose_float64_signature = {6, 3, 3, 0, 2, 0, 0, 0, 1, sparse_transpose_float64_operands, NULL, NULL, 0};
+static const nvm_operand sparse_transpose_int16_operands[] = {
+    {NVM_DTYPE_INT16, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT16, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature sparse_transpose_int16_signature = {6, 3, 3, 0, 2, 0, 0, 0, 1, sparse_transpose_int16_operands, NULL, NULL, 0};
+static const nvm_operand sparse_transpose_int32_operands[] = {
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature sparse_transpose_int32_signature = {6, 3, 3, 0, 2, 0, 0, 0, 1, sparse_transpose_int32_operands, NULL, NULL, 0};
+static const nvm_operand sparse_transpose_int64_operands[] = {
+    {NVM_DTYPE_INT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature sparse_transpose_int64_signature = {6, 3, 3, 0, 2, 0, 0, 0, 1, sparse_transpose_int64_operands, NULL, NULL, 0};
+static const nvm_operand sparse_transpose_int8_operands[] = {
+    {NVM_DTYPE_INT8, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_INT8, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature sparse_transpose_int8_signature = {6, 3, 3, 0, 2, 0, 0, 0, 1, sparse_transpose_int8_operands, NULL, NULL, 0};
+static const nvm_operand sparse_transpose_uint16_operands[] = {
+    {NVM_DTYPE_UINT16, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_UINT16, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature sparse_transpose_uint16_signature = {6, 3, 3, 0, 2, 0, 0, 0, 1, sparse_transpose_uint16_operands, NULL, NULL, 0};
+static const nvm_operand sparse_transpose_uint32_operands[] = {
+    {NVM_DTYPE_UINT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_UINT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature sparse_transpose_uint32_signature = {6, 3, 3, 0, 2, 0, 0, 0, 1, sparse_transpose_uint32_operands, NULL, NULL, 0};
+static const nvm_operand sparse_transpose_uint64_operands[] = {
+    {NVM_DTYPE_UINT64, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_UINT64, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature sparse_transpose_uint64_signature = {6, 3, 3, 0, 2, 0, 0, 0, 1, sparse_transpose_uint64_operands, NULL, NULL, 0};
+static const nvm_operand sparse_transpose_uint8_operands[] = {
+    {NVM_DTYPE_UINT8, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+    {NVM_DTYPE_UINT8, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 0}}},
+    {NVM_DTYPE_INT32, NVM_ROLE_OUT, 1, 0, {{NVM_AXIS_DIM, 0, 1}}},
+};
+static const nvm_signature sparse_transpose_uint8_signature = {6, 3, 3, 0, 2, 0, 0, 0, 1, sparse_transpose_uint8_operands, NULL, NULL, 0};
 static const nvm_operand stft_float16_operands[] = {
     {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 2, 0, {{NVM_AXIS_DIM, 0, 0}, {NVM_AXIS_DIM, 0, 1}}},
     {NVM_DTYPE_FLOAT16, NVM_ROLE_IN, 1, 0, {{NVM_AXIS_DIM, 0, 2}}},
@@ -1291,6 +1575,10 @@ static const nvm_c_kernel c_kernels[] = {
     {"dft_float16", nvm_kernel_dft_float16, &dft_float16_signature},
     {"dft_float32", nvm_kernel_dft_float32, &dft_float32_signature},
     {"dft_float64", nvm_kernel_dft_float64, &dft_float64_signature},
+    {"fill_empty_rows64_int32", nvm_kernel_fill_empty_rows64_int32, &fill_empty_rows64_int32_signature},
+    {"fill_empty_rows64_int64", nvm_kernel_fill_empty_rows64_int64, &fill_empty_rows64_int64_signature},
+    {"fill_empty_rows_int32", nvm_kernel_fill_empty_rows_int32, &fill_empty_rows_int32_signature},
+    {"fill_empty_rows_int64", nvm_kernel_fill_empty_rows_int64, &fill_empty_rows_int64_signature},
     {"get_valid_counts_float16", nvm_kernel_get_valid_counts_float16, &get_valid_counts_float16_signature},
     {"get_valid_counts_float32", nvm_kernel_get_valid_counts_float32, &get_valid_counts_float32_signature},
     {"get_valid_counts_float64", nvm_kernel_get_valid_counts_float64, &get_valid_counts_float64_signature},
@@ -1326,6 +1614,30 @@ static const nvm_c_kernel c_kernels[] = {
     {"searchsorted_uint32", nvm_kernel_searchsorted_uint32, &searchsorted_uint32_signature},
     {"searchsorted_uint64", nvm_kernel_searchsorted_uint64, &searchsorted_uint64_signature},
     {"searchsorted_uint8", nvm_kernel_searchsorted_uint8, &searchsorted_uint8_signature},
+    {"sparse_transpose64_bool", nvm_kernel_sparse_transpose64_bool, &sparse_transpose64_bool_signature},
+    {"sparse_transpose64_float16", nvm_kernel_sparse_transpose64_float16, &sparse_transpose64_float16_signature},
+    {"sparse_transpose64_float32", nvm_kernel_sparse_transpose64_float32, &sparse_transpose64_float32_signature},
+    {"sparse_transpose64_float64", nvm_kernel_sparse_transpose64_float64, &sparse_transpose64_float64_signature},
+    {"sparse_transpose64_int16", nvm_kernel_sparse_transpose64_int16, &sparse_transpose64_int16_signature},
+    {"sparse_transpose64_int32", nvm_kernel_sparse_transpose64_int32, &sparse_transpose64_int32_signature},
+    {"sparse_transpose64_int64", nvm_kernel_sparse_transpose64_int64, &sparse_transpose64_int64_signature},
+    {"sparse_transpose64_int8", nvm_kernel_sparse_transpose64_int8, &sparse_transpose64_int8_signature},
+    {"sparse_transpose64_uint16", nvm_kernel_sparse_transpose64_uint16, &sparse_transpose64_uint16_signature},
+    {"sparse_transpose64_uint32", nvm_kernel_sparse_transpose64_uint32, &sparse_transpose64_uint32_signature},
+    {"sparse_transpose64_uint64", nvm_kernel_sparse_transpose64_uint64, &sparse_transpose64_uint64_signature},
+    {"sparse_transpose64_uint8", nvm_kernel_sparse_transpose64_uint8, &sparse_transpose64_uint8_signature},
+    {"sparse_transpose_bool", nvm_kernel_sparse_transpose_bool, &sparse_transpose_bool_signature},
+    {"sparse_transpose_float16", nvm_kernel_sparse_transpose_float16, &sparse_transpose_float16_signature},
+    {"sparse_transpose_float32", nvm_kernel_sparse_transpose_float32, &sparse_transpose_float32_signature},
+    {"sparse_transpose_float64", nvm_kernel_sparse_transpose_float64, &sparse_transpose_float64_signature},
+    {"sparse_transpose_int16", nvm_kernel_sparse_transpose_int16, &sparse_transpose_int16_signature},
+    {"sparse_transpose_int32", nvm_kernel_sparse_transpose_int32, &sparse_transpose_int32_signature},
+    {"sparse_transpose_int64", nvm_kernel_sparse_transpose_int64, &sparse_transpose_int64_signature},
+    {"sparse_transpose_int8", nvm_kernel_sparse_transpose_int8, &sparse_transpose_int8_signature},
+    {"sparse_transpose_uint16", nvm_kernel_sparse_transpose_uint16, &sparse_transpose_uint16_signature},
+    {"sparse_transpose_uint32", nvm_kernel_sparse_transpose_uint32, &sparse_transpose_uint32_signature},
+    {"sparse_transpose_uint64", nvm_kernel_sparse_transpose_uint64, &sparse_transpose_uint64_signature},
+    {"sparse_transpose_uint8", nvm_kernel_sparse_transpose_uint8, &sparse_transpose_uint8_signature},
     {"stft_float16", nvm_kernel_stft_float16, &stft_float16_signature},
     {"stft_float32", nvm_kernel_stft_float32, &stft_float32_signature},
     {"stft_float64", nvm_kernel_stft_float64, &stft_float64_signature},

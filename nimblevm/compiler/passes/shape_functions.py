@@ -65,7 +65,7 @@ from nimblevm.relay.ir import (
 from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op, get
 from nimblevm.relay.op.topk import TopkAttrs
-from nimblevm.relay.types import TensorType, scalar_type, value_tensors
+from nimblevm.relay.types import TensorType, TupleType, scalar_type, value_tensors
 
 _INT = scalar_type("int64")
 _FLOAT = scalar_type("float64")
@@ -144,7 +144,40 @@ def _topk(call: Call, lets: list[tuple[Var, Expr]]) -> Expr:
     return Call(get("topk"), (operand,), static, span=call.span, checked_type=type_)
 
 
-_SIZED = {"arange": _arange, "dyn.topk": _topk}
+def _first(data: Expr, axis: int) -> Expr:
+    """The first elements along an axis."""
+    type_ = type_of(data)
+    if not isinstance(type_, TensorType):
+        raise TypeError(f"the first elements of {type_!r}")
+    shape = (*type_.shape[:axis], *type_.shape[axis + 1 :])
+    return op_call("take", (data, _number(0)), TensorType(shape, type_.dtype), axis=axis)
+
+
+def _fill_empty_rows(call: Call, lets: list[tuple[Var, Expr]]) -> Expr:
+    """The rows are dense_shape[0]; the elements are those given, and one more for each row that is none of theirs."""
+    type_ = type_of(call)
+    count, _, empty = (found.shape[0] for found in value_tensors(type_))
+    args = tuple([_named(a, lets) for a in call.args])
+    rows = fresh_var("rows", _INT)
+    lets.append((rows, op_call("cast", (_first(args[2], 0),), _INT, dtype="int64")))
+    if isinstance(empty, DimVar):
+        _bound_dim(empty, rows, lets)
+    if isinstance(count, DimVar):
+        of_rows = _first(args[0], 1)
+        (vector,) = value_tensors(type_of(of_rows))
+        found = TensorType((DimVar(None),), vector.dtype)
+        places, number = TensorType(found.shape, "int32"), TensorType((1,), "int32")
+        kinds = TupleType((found, places, TensorType(vector.shape, "int32"), number))
+        distinct = op_call("unique", (of_rows,), kinds)
+        some = _first(TupleGetItem(distinct, 3, checked_type=number), 0)
+        filled = op_call("cast", (some,), _INT, dtype="int64")
+        given = op_call("vm.dim_of", (args[0],), _INT, axis=0)
+        size = op_call("add", (given, op_call("subtract", (rows, filled), _INT)), _INT)
+        _bound_dim(count, op_call("maximum", (size, _number(0)), _INT), lets)
+    return Call(call.op, args, call.attrs, span=call.span, checked_type=type_)
+
+
+_SIZED = {"arange": _arange, "dyn.topk": _topk, "sparse_fill_empty_rows": _fill_empty_rows}
 
 
 class _Binder(Rewriter):
@@ -201,7 +234,9 @@ def _place(value: Expr, span: Span | None) -> None:
     stack = [value]
     while stack:
         node = stack.pop()
-        if isinstance(node, Call) and node.span is None:
+        if isinstance(node, TupleGetItem):
+            stack.append(node.tuple_value)
+        elif isinstance(node, Call) and node.span is None:
             stack.extend(located(node, span).args)
 
 

@@ -270,4 +270,4 @@ CASES: dict[str, Callable[[Source, str], Case]] = {
 }  # fmt: skip
 
 # Operators with a vector operand whose length must be known.
-NEEDS_LENGTHS = frozenset(("strided_set", "unravel_index"))
+NEEDS_LENGTHS = frozenset(("sparse_reshape", "strided_set", "unravel_index"))

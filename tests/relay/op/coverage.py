@@ -61,7 +61,7 @@ DTYPE_GAPS: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
     (("bool", *_WIDE), ("nn.",), "layers compute in floats, or in bytes with an int32 result; others are cast first"),
     (
         tuple(d for d in ALL if d not in ("int32", "int64")),
-        ("dyn.", "invert_permutation", "sparse_to_dense", "unravel_index"),
+        ("dyn.", "invert_permutation", "sparse_", "unravel_index"),
         "sizes and positions are int32 or int64",
     ),
     (
