@@ -57,13 +57,13 @@ class ProgramEmitter:
         """Compile every public function and whatever those refer to."""
         for var, function in self.mod.functions.items():
             if is_public(function):
-                self.function(var, False, False)
+                self.function(var)
         while self.waiting:
             self._compile(self.waiting.popleft())
 
     # --- the Program protocol ---------------------------------------------------------------------
 
-    def function(self, var: GlobalVar, closure: bool, boxed_result: bool) -> int:
+    def function(self, var: GlobalVar, *, closure: bool = False, boxed_result: bool = False) -> int:
         """Index of a variant of a global function; it is compiled later if it is new."""
         function = self.definition(var)
         closure = closure and (

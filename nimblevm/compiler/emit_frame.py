@@ -45,7 +45,7 @@ class Program(Protocol):
     unbox: bool
     mod: IRModule
 
-    def function(self, var: GlobalVar, closure: bool, boxed_result: bool) -> int:
+    def function(self, var: GlobalVar, *, closure: bool = False, boxed_result: bool = False) -> int:
         """Index of a variant of a global function."""
         ...
 
@@ -115,6 +115,12 @@ class Frame:
         self.temps.append(place)
         return place[1]
 
+    def int_temp(self) -> int:
+        return self.temp(True)
+
+    def obj_temp(self) -> int:
+        return self.temp(False)
+
     def free_temps(self) -> None:
         for place in reversed(self.temps):
             self.give(place)
@@ -169,7 +175,7 @@ class Frame:
         """An object register with a field of nested tuples."""
         register = self.obj(var)
         for index in path:
-            inner = self.temp(False)
+            inner = self.obj_temp()
             self.code.emit("GetField", inner, register, index)
             register = inner
         return register
@@ -182,10 +188,10 @@ class Frame:
             in_int, register = self.place_of(atom)
             if not in_int:
                 return register
-            boxed = self.temp(False)
+            boxed = self.obj_temp()
             self.box(boxed, register, type_of(atom))
             return boxed
-        made = self.temp(False)
+        made = self.obj_temp()
         self.load(atom, (False, made))
         return made
 
@@ -195,10 +201,10 @@ class Frame:
             in_int, register = self.place_of(atom)
             if in_int:
                 return register
-            unboxed = self.temp(True)
+            unboxed = self.int_temp()
             self.unbox(unboxed, register, type_of(atom))
             return unboxed
-        made = self.temp(True)
+        made = self.int_temp()
         self.load(atom, (True, made))
         return made
 
@@ -223,7 +229,7 @@ class Frame:
                 index = self.constant(atom)
                 self.code.emit("LoadConst", place[1], index)
             case GlobalVar():
-                index = self.program.function(atom, True, True)
+                index = self.program.function(atom, closure=True, boxed_result=True)
                 self.code.emit("AllocClosure", place[1], index, [])
             case _:
                 raise CompileError(f"{type(atom).__name__} is no value: {atom!r}")
@@ -245,19 +251,23 @@ class Frame:
         """Unbox a variable that lives in an object register."""
         self.unbox(dst, self.place_of(var)[1], type_of(var))
 
-    def into(
-        self, dst: Place, type_: Type, produced_int: bool, write: Callable[[int], None]
-    ) -> None:
-        """Run `write(register)` for a result of kind `produced_int` so that it ends in `dst`."""
-        if dst[0] == produced_int:
+    def int_into(self, dst: Place, type_: Type, write: Callable[[int], None]) -> None:
+        """Run `write(register)` for an int register so that what it writes ends in `dst`."""
+        if dst[0]:
             write(dst[1])
             return
-        middle = self.temp(produced_int)
+        middle = self.int_temp()
         write(middle)
-        if dst[0]:
-            self.unbox(dst[1], middle, type_)
-        else:
-            self.box(dst[1], middle, type_)
+        self.box(dst[1], middle, type_)
+
+    def obj_into(self, dst: Place, type_: Type, write: Callable[[int], None]) -> None:
+        """Run `write(register)` for an object register so that what it writes ends in `dst`."""
+        if not dst[0]:
+            write(dst[1])
+            return
+        middle = self.obj_temp()
+        write(middle)
+        self.unbox(dst[1], middle, type_)
 
 
 __all__ = ["Frame", "Place", "Program"]

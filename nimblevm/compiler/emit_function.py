@@ -266,7 +266,7 @@ class FunctionEmitter(Frame):
                 return False
             if self.result_is_int and not self._returns_int(callee):
                 return False
-            index = self.program.function(call.op, False, not self.result_is_int)
+            index = self.program.function(call.op, boxed_result=not self.result_is_int)
             self.code.emit("InvokeTail", index, self._arguments(callee, call))
             return True
         if isinstance(call.op, Op | Constructor) or self.result_is_int:
@@ -294,14 +294,12 @@ class FunctionEmitter(Frame):
                 code.emit("AllocADT", dst[1], 0, fields)
             case TupleGetItem():
                 source = self.obj(value.tuple_value)
-                self.into(
-                    dst, type_, False, lambda r: code.emit("GetField", r, source, value.index)
-                )
+                self.obj_into(dst, type_, lambda r: code.emit("GetField", r, source, value.index))
             case RefCreate():
                 code.emit("AllocRef", dst[1], self.obj(value.value))
             case RefRead():
                 ref = self.obj(value.ref)
-                self.into(dst, type_, False, lambda r: code.emit("ReadRef", r, ref))
+                self.obj_into(dst, type_, lambda r: code.emit("ReadRef", r, ref))
             case RefWrite():
                 code.emit("WriteRef", self.obj(value.ref), self.obj(value.value))
                 code.emit("AllocADT", dst[1], 0, [])
@@ -323,16 +321,19 @@ class FunctionEmitter(Frame):
                 if "Closure" in callee.attrs:
                     self._closure(callee, call, dst)
                     return
-                produced = self._returns_int(callee)
-                index = self.program.function(call.op, False, False)
+                index = self.program.function(call.op)
                 args = self._arguments(callee, call)
-                bit = INT_BIT if produced else 0
-                self.into(dst, type_, produced, lambda r: code.emit("Invoke", r | bit, index, args))
+                if self._returns_int(callee):
+                    self.int_into(
+                        dst, type_, lambda r: code.emit("Invoke", r | INT_BIT, index, args)
+                    )
+                else:
+                    self.obj_into(dst, type_, lambda r: code.emit("Invoke", r, index, args))
             case _:
                 closure = self.obj(call.op)
                 operands = [self.obj(a) for a in call.args]
-                self.into(
-                    dst, type_, False, lambda r: code.emit("InvokeClosure", r, closure, operands)
+                self.obj_into(
+                    dst, type_, lambda r: code.emit("InvokeClosure", r, closure, operands)
                 )
 
     def _closure(self, maker: Function, call: Call, dst: Place) -> None:
@@ -348,4 +349,9 @@ class FunctionEmitter(Frame):
                 "a function with attribute Closure must return a function that calls a global"
             )
         captures = [self.obj(a) for a in call.args]
-        self.code.emit("AllocClosure", dst[1], self.program.function(target, True, True), captures)
+        self.code.emit(
+            "AllocClosure",
+            dst[1],
+            self.program.function(target, closure=True, boxed_result=True),
+            captures,
+        )

@@ -85,7 +85,7 @@ class MatchArms:
             targets[root.tag] = targets[root.tag] or entry
         if count == 1:
             return
-        tag = frame.temp(True)
+        tag = frame.int_temp()
         frame.code.emit("GetTag", tag, frame.obj(self._match.data))
         frame.code.emit("Switch", tag, [t or self._failure for t in targets])
 
@@ -114,7 +114,7 @@ class MatchArms:
                     if _is_read(frame, part.var):
                         loads.append((part.var, register, position))
                 elif not isinstance(part, PatternWildcard):
-                    field = frame.temp(False)
+                    field = frame.obj_temp()
                     frame.code.emit("GetField", field, register, position)
                     inner.append((part, field, False))
             stack.extend(reversed(inner))
@@ -150,8 +150,8 @@ def _is_read(frame: Frame, var: Var) -> bool:
 
 def _load(frame: Frame, var: Var, register: int, position: int) -> None:
     place = frame.define(var)
-    frame.into(
-        place, type_of(var), False, lambda r: frame.code.emit("GetField", r, register, position)
+    frame.obj_into(
+        place, type_of(var), lambda r: frame.code.emit("GetField", r, register, position)
     )
     frame.bind_dims(var)
 
@@ -161,7 +161,7 @@ def _test(frame: Frame, constructor: Constructor, register: int, failure: Label)
     count = frame.program.constructor_count(constructor)
     if count == 1:
         return
-    tag = frame.temp(True)
+    tag = frame.int_temp()
     frame.code.emit("GetTag", tag, register)
     if count <= MAX_SWITCH:
         fits = Label()
@@ -170,7 +170,7 @@ def _test(frame: Frame, constructor: Constructor, register: int, failure: Label)
         )
         frame.code.place(fits)
         return
-    wanted = frame.temp(True)
+    wanted = frame.int_temp()
     frame.code.emit_imm64(wanted, constructor.tag)
     frame.code.emit("IntEq", wanted, tag, wanted)
     frame.code.emit("If", wanted, failure)

@@ -70,7 +70,7 @@ def _match_type(frame: Frame, operand: Var, value: Call) -> None:
 
 def _check_not_negative(frame: Frame, register: int, value: Call) -> None:
     """ShapeMismatch for a size below 0: its larger neighbour 0 is what it had to be."""
-    least = frame.temp(True)
+    least = frame.int_temp()
     note = frame.program.note(value.attrs.where, value.span)
     frame.code.emit("DimMax", least, register | INT_BIT, 0)
     frame.code.emit("CheckDim", register | INT_BIT, least | INT_BIT, note)
@@ -98,7 +98,7 @@ def check_params(frame: Frame, params: Sequence[Var], closure: bool) -> None:
             f"parameter {entry.place} of @{frame.name}, axis {entry.axis}{named(dim)}", span
         )
         frame.code.at(span)
-        register = frame.temp(True)
+        register = frame.int_temp()
         frame.code.emit("DimOf", register, frame.field_at(param, entry.path), entry.axis)
         _check_dim(frame, register | INT_BIT, dim, note)
 
@@ -117,7 +117,7 @@ def _axis(frame: Frame, operand: Var, path: tuple[int, ...], axis: int, dim: Dim
     """A DIM word with the size of an axis of a value."""
     if isinstance(dim, DimExpr) and dim in frame.dims.known:
         return frame.dims.known[dim]
-    register = frame.temp(True)
+    register = frame.int_temp()
     frame.code.emit("DimOf", register, frame.field_at(operand, path), axis)
     return register | INT_BIT
 
@@ -137,7 +137,7 @@ def _check_broadcast(frame: Frame, operand: Var, value: Call) -> None:
         note = frame.program.note(f"{value.attrs.where}, axis {axis}", value.span)
         actual = _axis(frame, operand, (), axis, old)
         word = frame.dims.word(new)
-        joined = frame.temp(True)
+        joined = frame.int_temp()
         frame.code.emit("Broadcast", joined, word, actual, note)
         if not (isinstance(new, int) and new != 1):
             # A wanted size of 1 would let any size pass above.
@@ -203,7 +203,7 @@ def _flat_operands(frame: Frame, atom: Expr, found: list[int | Expr]) -> None:
         if isinstance(current, TupleType):
             inner: list[tuple[Type, int]] = []
             for index, field in enumerate(current.fields):
-                target = frame.temp(False)
+                target = frame.obj_temp()
                 frame.code.emit("GetField", target, register, index)
                 inner.append((field, target))
             stack.extend(reversed(inner))
@@ -238,7 +238,7 @@ def _call_kernel(frame: Frame, value: Call) -> None:
     first_scratch = len(operands)
     steps = StepLoop.of(function)
     for tensor in call.scratch:
-        register = frame.temp(False)
+        register = frame.obj_temp()
         shape = [
             _int_operand(frame, flat[steps.count]) if steps and d is STEPS else frame.dims.word(d)
             for d in tensor.shape
@@ -260,7 +260,7 @@ def _viewed(frame: Frame, register: int, atom: int | Expr, shape: tuple[Dim, ...
     type_ = None if isinstance(atom, int) else type_of(atom)
     if isinstance(type_, TensorType) and type_.shape == shape:
         return register
-    target = frame.temp(False)
+    target = frame.obj_temp()
     frame.code.emit("View", target, register, 0, [frame.dims.word(d) for d in shape])
     return target
 
@@ -277,40 +277,36 @@ def _int_operand(frame: Frame, operand: int | Expr) -> int:
 def emit_op(frame: Frame, call: Call, dst: Place) -> None:
     """An operator call with a result register."""
     if class_of(call, frame.program.unbox) is OpClass.SCALAR:
-        frame.into(dst, type_of(call), True, lambda r: _scalar(frame, call, r))
+        frame.int_into(dst, type_of(call), lambda r: _scalar(frame, call, r))
         return
     code, type_ = frame.code, type_of(call)
     name = call.op.name if isinstance(call.op, Op) else ""
     match name:
         case "vm.dim_of":
             source = frame.obj(call.args[0])
-            frame.into(dst, type_, True, lambda r: code.emit("DimOf", r, source, call.attrs.axis))
+            frame.int_into(dst, type_, lambda r: code.emit("DimOf", r, source, call.attrs.axis))
         case "vm.read_int":
             source = frame.obj(call.args[0])
-            frame.into(
-                dst, type_, True, lambda r: code.emit("ReadInt", r, source, call.attrs.index)
-            )
+            frame.int_into(dst, type_, lambda r: code.emit("ReadInt", r, source, call.attrs.index))
         case "vm.dim_value":
-            frame.into(dst, type_, True, lambda r: _dim_value(frame, call.attrs.dim, r))
+            frame.int_into(dst, type_, lambda r: _dim_value(frame, call.attrs.dim, r))
         case "vm.reshape_tensor":
             source = frame.obj(call.args[0])
             note = frame.program.note("reshape", call.span)
             shape = [frame.dims.word(d) for d in call.attrs.shape]
-            frame.into(
-                dst, type_, False, lambda r: code.emit("ReshapeTensor", r, source, shape, note)
-            )
+            frame.obj_into(dst, type_, lambda r: code.emit("ReshapeTensor", r, source, shape, note))
         case "vm.rows":
             _rows(frame, call, dst)
         case "vm.read_at":
             source, index = frame.obj(call.args[0]), frame.integer(call.args[1]) | INT_BIT
-            frame.into(dst, type_, True, lambda r: code.emit("ReadInt", r, source, index))
+            frame.int_into(dst, type_, lambda r: code.emit("ReadInt", r, source, index))
         case "vm.linearize":
             source = frame.obj(call.args[0])
             code.emit(
                 "Linearize", dst[1], source, frame.program.first_constructor(type_of(call.args[0]))
             )
         case "vm.device_copy":
-            frame.into(dst, type_, False, lambda r: _device_copy(frame, call, r))
+            frame.obj_into(dst, type_, lambda r: _device_copy(frame, call, r))
         case "vm.append":
             source, tail = (frame.obj(a) for a in call.args)
             frame.code.emit("Append", dst[1], source, tail, call.attrs.axis)
@@ -344,12 +340,11 @@ def _rows(frame: Frame, call: Call, dst: Place) -> None:
         size *= dim
     source, offset = frame.obj(call.args[0]), frame.integer(call.args[1])
     if size != 1:
-        row, offset = offset, frame.temp(True)
+        row, offset = offset, frame.int_temp()
         frame.code.emit("DimMul", offset, row | INT_BIT, size)
-    frame.into(
+    frame.obj_into(
         dst,
         type_of(call),
-        False,
         lambda r: frame.code.emit("View", r, source, offset | INT_BIT, shape),
     )
 
@@ -388,7 +383,7 @@ def _scalar(frame: Frame, call: Call, dst: int) -> None:
     elif op.name == "negative":
         code.emit("IntSub", dst, _constant(frame, 0), args[0], dtype)
     elif op.name == "abs":
-        negated = frame.temp(True)
+        negated = frame.int_temp()
         code.emit("IntSub", negated, _constant(frame, 0), args[0], dtype)
         # abs(MIN) wraps to MIN: -MIN is MIN, and so is the larger of the two.
         if dtypes.dtype(type_.dtype).is_signed:
@@ -402,7 +397,7 @@ def _scalar(frame: Frame, call: Call, dst: int) -> None:
 
 
 def _constant(frame: Frame, value: int) -> int:
-    register = frame.temp(True)
+    register = frame.int_temp()
     frame.code.emit_imm64(register, value)
     return register
 
@@ -411,7 +406,7 @@ def _where(frame: Frame, call: Call, dst: int) -> None:
     """dst := cond ? a : b, by a branch."""
     from_label = Label()
     cond, if_true, if_false = (frame.integer(a) for a in call.args)
-    middle = frame.temp(True)
+    middle = frame.int_temp()
     frame.code.emit("MoveInt", middle, if_true)
     skip = Label()
     frame.code.emit("If", cond, from_label)
