@@ -38,10 +38,13 @@ from nimblevm.compiler.passes.winograd import WINOGRAD
 
 PIPELINE = Sequential(
     (
+        # What the program leaves unsaid: effects in order, sizes to be checked.
         OPEN_REGIONS,
         NAME_EFFECTS,
         INSERT_CHECKS,
+        # The same with less to do.
         FixedPoint((INLINE, SIMPLIFY, FOLD_CONSTANT, SPECIALIZE_LOOPS, CSE, DEAD_CODE), rounds=3),
+        # Loops and trees: what does not depend on their turns leaves them, as large products.
         SPLIT_INPUTS,
         SPLIT_LOOPS,
         HOIST_PROJECTION,
@@ -49,6 +52,7 @@ PIPELINE = Sequential(
         JOIN_INPUTS,
         BATCH_LEAVES,
         PROJECT_TABLES,
+        # Products and convolutions, in the form in which they run best; weights in their layouts.
         SPLIT_PRODUCTS,
         COMBINE_PARALLEL_DENSE,
         DEAD_CODE,
@@ -59,11 +63,13 @@ PIPELINE = Sequential(
         WINOGRAD,
         DEAD_CODE,
         PACK_WEIGHTS,
+        # Kernels, and where they run.
         TO_ANF,
         LAMBDA_LIFT,
         FIND_APPENDS,
         FUSE_OPS,
         PLAN_DEVICES,
+        # Memory, made explicit; then whole loops become kernels.
         MANIFEST_ALLOC,
         FUSE_LOOPS,
         MOVE_PROJECTIONS,
