@@ -1,10 +1,12 @@
-"""Options of the test suite, which tests start first, and what collections of garbage leave alone."""
+"""Options of the test suite, its cache, which tests start first, and what collections of garbage leave alone."""
 
 from __future__ import annotations
 
 import gc
 
 import pytest
+
+from tests import object_cache
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -13,6 +15,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="rewrite the // AFTER parts of tests/golden/<pass>/<case>.rly; review the diff",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if "not bench" not in config.option.markexpr:
+        return
+    object_cache.install()
+    if not hasattr(config, "workerinput"):
+        object_cache.clear_old()
 
 
 def pytest_collection() -> None:
