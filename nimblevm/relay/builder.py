@@ -24,7 +24,7 @@ from nimblevm.errors import InvalidInputType
 from nimblevm.relay import ir, op
 from nimblevm.relay.builder_sizes import dims_of, given, ints_of, is_computed, vector
 from nimblevm.relay.call import Operand, TupleWrapper, as_expr, call_op, fields_of, pair, plain
-from nimblevm.relay.dims import Dim, DimVar
+from nimblevm.relay.dims import AnyDim, Dim, DimVar
 from nimblevm.relay.types import TensorType, Type
 from nimblevm.relay.visitor import rewrite
 
@@ -34,8 +34,8 @@ _DTYPES = frozenset(
 
 
 def Any() -> DimVar:
-    """A fresh unknown dim, printed `?`."""
-    return DimVar(None)
+    """An unknown dim, printed `?`: as in TVM another one wherever a type has it. A DimVar is one size everywhere."""
+    return AnyDim()
 
 
 def var(

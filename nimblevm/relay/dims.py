@@ -94,6 +94,12 @@ class DimVar(DimExpr):
         return f"?{self.name}" if self.name else f"?#{self.key[1]}"
 
 
+class AnyDim(DimVar):
+    """What relay.Any() gives: a type takes another unknown for each place that has it (`(relay.Any(),) * 2`)."""
+
+    __slots__ = ()
+
+
 class DimOp(DimExpr):
     """An operation of {add, mul, floordiv, floormod, min, max, bcast} in canonical form.
 

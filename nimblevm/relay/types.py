@@ -15,7 +15,7 @@ from nimblevm import dtypes
 from nimblevm.arguments import shown
 from nimblevm.errors import InvalidInputType
 from nimblevm.relay import dims
-from nimblevm.relay.dims import Dim, DimExpr, DimVar
+from nimblevm.relay.dims import AnyDim, Dim, DimExpr, DimVar
 from nimblevm.relay.immutable import Immutable
 
 # What occurs anywhere in a type; computed once, so that traversals can skip whole subtrees.
@@ -96,7 +96,8 @@ def _sequence(cls: type[Type], name: str, values: Any, example: str) -> tuple[An
 
 
 class TensorType(Type):
-    """A tensor: `shape` (dims; () is a scalar) and `dtype` (a name of nimblevm.dtypes)."""
+    """A tensor: `shape` (dims; () is a scalar; an unknown of its own for each relay.Any()) and `dtype` (a name of
+    nimblevm.dtypes)."""
 
     __slots__ = ("dtype", "shape")
     _fields = ("shape", "dtype")
@@ -106,7 +107,10 @@ class TensorType(Type):
     def __new__(cls, shape: Iterable[Dim], dtype: str = "float32") -> TensorType:
         if isinstance(shape, str) or not isinstance(shape, Iterable):
             _sequence(cls, "shape", shape, "a vector's is (n,), a scalar's ()")
-        dims = tuple(d if isinstance(d, DimExpr) else _static_dim(d) for d in shape)
+        dims = tuple(
+            (d if type(d) is not AnyDim else DimVar()) if isinstance(d, DimExpr) else _static_dim(d)
+            for d in shape
+        )
         if not isinstance(dtype, str):
             raise InvalidInputType(
                 f'TensorType: dtype must be a name such as "float32", not {shown(dtype)}'
@@ -427,7 +431,6 @@ def _leaves(type_: Type, mask: int) -> list[Type]:
 
 
 UNIT = TupleType(())
-
 
 __all__ = [
     "HAS_DIM", "HAS_HOLE", "HAS_TYPE_VAR", "UNIT", "Dim", "DimExpr", "DimVar", "FuncType",

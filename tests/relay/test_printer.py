@@ -155,7 +155,7 @@ def function_of(*types: relay.Type) -> relay.Function:
 
 
 def test_dim_names() -> None:
-    once, twice, n, other_n = relay.Any(), relay.Any(), dims.DimVar("n"), dims.DimVar("n")
+    once, twice, n, other_n = relay.Any(), dims.DimVar(), dims.DimVar("n"), dims.DimVar("n")
     shape = (once, twice, dims.add(twice, 1), n, other_n)
     function = function_of(relay.TensorType(shape))
     assert "Tensor[(?, ?d0, ?d0 + 1, ?n, ?n_1), float32]" in text(function)

@@ -80,3 +80,15 @@ def test_executors_take_constants() -> None:
         run = relay.create_executor(kind).evaluate(relay.Function([X], X * X))
         np.testing.assert_array_equal(run(relay.const([2.0, 3.0])).numpy(), [4, 9])
         np.testing.assert_array_equal(run(x=relay.const([2.0, 3.0])).numpy(), [4, 9])
+
+
+def test_any_is_another_size_wherever_it_stands() -> None:
+    x = relay.var("x", shape=(relay.Any(),) * 2)
+    y = relay.var("y", relay.TensorType((relay.Any(),) * 2))
+    mod = tvm.IRModule.from_expr(relay.Function([x, y], relay.nn.dense(x, y)))
+    one, two = np.ones((2, 3), "float32"), np.ones((4, 3), "float32")
+    for kind in ("debug", "vm"):
+        assert relay.create_executor(kind, mod).evaluate()(one, two).shape == (2, 4)
+    n = relay.DimVar()
+    square = relay.TensorType((n, n))
+    assert square.shape == (n, n)
