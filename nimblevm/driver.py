@@ -165,8 +165,8 @@ def compile_to_bytes(
     if choices is not None:
         asked = {e.name for e in externals}
         more = sorted(set(choices.external.values()) - asked)
-        externals = tuned(externals, choices, True)
-        externals += tuned(_externals(more), choices, False)
+        externals = tuned(externals, choices, asked=True)
+        externals += tuned(_externals(more), choices, asked=False)
     ctx = PassContext(
         frozenset(off), verify, unbox, evaluate_call, on_pass, stage, KernelCache(unbox), weights, externals,
     )  # fmt: skip
@@ -259,7 +259,9 @@ def _compiled(
     arrays: list[LateArray] = []
     with gc_paused():
         if params or late:
-            mod, arrays = _bound(mod, params or {}, "main", False, late)  # the file holds the copy
+            mod, arrays = _bound(
+                mod, params or {}, "main", late, copy=False
+            )  # the file holds the copy
         if any(f.checked_type is None for f in mod.functions.values()):
             check_well_formed(mod)
             mod = infer_type(mod)
@@ -325,7 +327,7 @@ def tune(
         found.extend(e.lowered.kernel for e in kernels.generated())
         return {}
 
-    ctx = PassContext(evaluate=evaluate_call, kernels=KernelCache(True), weights=weights)
+    ctx = PassContext(evaluate=evaluate_call, kernels=KernelCache(), weights=weights)
     _compiled(mod, _params(params), ctx, None, collect)
     shapes = tuning_record.products_of(found, info.features)
     choices = Choices()
@@ -353,7 +355,7 @@ def _external_product(shape: Shape, backend: External) -> bytes | None:
     try:
         weight = Constant(np.ones((shape.units, shape.depth), shape.w))
         product = Function((x,), Call(registry.get("nn.dense"), (x, weight), DenseAttrs()))
-        ctx = PassContext(evaluate=evaluate_call, kernels=KernelCache(True), externals=(backend,))
+        ctx = PassContext(evaluate=evaluate_call, kernels=KernelCache(), externals=(backend,))
         data = _compiled(product, None, ctx, None, None)
     except RelayTypeError:  # 16-bit weights of float32 are a matter of packed products
         return None
@@ -369,7 +371,7 @@ def _packed_product(shape: Shape, variant: Variant, target: str) -> bytes:
     attrs = DensePackAttrs(NARROW, shape.units)
     product = Function((x,), Call(registry.get("nn.contrib_dense_pack"), (x, weight), attrs))
     builder = _native_builder(target, lambda name: None, Choices({shape: variant}))
-    ctx = PassContext(evaluate=evaluate_call, kernels=KernelCache(True))
+    ctx = PassContext(evaluate=evaluate_call, kernels=KernelCache())
     return _compiled(product, None, ctx, None, builder)
 
 
@@ -446,11 +448,11 @@ def bind_params(mod: IRModule, params: Mapping[str, Any], name: str = "main") ->
     """A module whose function `name` has some parameters replaced by constants. CompileError for an
     unknown name.
     """
-    return _bound(mod, _params(params), name, True)[0]
+    return _bound(mod, _params(params), name, copy=True)[0]
 
 
 def _bound(
-    mod: IRModule, params: Mapping[str, Any], name: str, copy: bool, late: Sequence[str] = ()
+    mod: IRModule, params: Mapping[str, Any], name: str, late: Sequence[str] = (), *, copy: bool
 ) -> tuple[IRModule, list[LateArray]]:
     """The module with parameters of a function as constants; those in `late` without their elements."""
     function = mod.function(name)

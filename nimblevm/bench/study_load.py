@@ -127,10 +127,10 @@ def measure(quick: bool, log: Callable[[str], None]) -> list[LoadLine]:
 def _line(file: _File, way: str, options: Mapping[str, object], repeats: int) -> LoadLine:
     size = file.path.stat().st_size
     file.path.read_bytes()  # into the page cache
-    with _start(file, options, 0, True) as held:
+    with _start(file, options, 0, stay=True) as held:
         try:
             _answer(held.stdout)
-            with _start(file, options, repeats, False) as second:
+            with _start(file, options, repeats, stay=False) as second:
                 found = _answer(second.stdout)
         finally:
             held.kill()

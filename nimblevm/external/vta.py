@@ -131,7 +131,7 @@ class _RegionWriter:
             self.program.add_layer(layer, tiles, source, target)
             self.blocked[call] = target, shape
             if call in self.outputs and target != self.outputs[call]:
-                self.program.add_layout(shape, target, self.outputs[call], False)
+                self.program.add_layout(shape, target, self.outputs[call], to_blocks=False)
         return True
 
     def _input(self, layer: Layer) -> int | None:
@@ -144,7 +144,7 @@ class _RegionWriter:
         if shape.is_blocked(self.config.block_in):
             return operand
         target = self.program.add_scratch(shape)
-        self.program.add_layout(shape, operand, target, True)
+        self.program.add_layout(shape, operand, target, to_blocks=True)
         self.blocked[layer.data] = target, shape
         return target
 

@@ -77,7 +77,7 @@ class ProgramWriter:
         self.scratch.append(TensorType((*shape.leading, size), "int8"))
         return self.operands + len(self.scratch) - 1
 
-    def add_layout(self, shape: Shape, src: int, dst: int, to_blocks: bool) -> None:
+    def add_layout(self, shape: Shape, src: int, dst: int, *, to_blocks: bool) -> None:
         """A copy between row-major and blocks."""
         self.steps.append(
             [

@@ -44,22 +44,16 @@ def tensor_claims(claims: Iterable[Claim]) -> Iterator[tuple[Array, TensorType, 
 
 
 def check(
-    claims: Iterable[Claim],
-    scope: DimScope,
-    bind: bool = True,
-    error: type[NimbleError] = ShapeMismatch,
+    claims: Iterable[Claim], scope: DimScope, error: type[NimbleError] = ShapeMismatch
 ) -> None:
-    """Compare values with types; `bind` gives numbers to variables that have none.
+    """Compare values with types, after variables that have no number got the sizes that they stand for.
 
     A dim that differs raises `error`.
     """
     tensors = list(tensor_claims(claims))
-    if bind:
-        for value, type_, _ in tensors:
-            if type_.flags & HAS_DIM:
-                for dim, size in zip(type_.shape, value.shape, strict=True):
-                    if isinstance(dim, DimVar) and scope.find(dim) is None:
-                        scope.numbers[dim] = size
+    for value, type_, _ in tensors:
+        if type_.flags & HAS_DIM:
+            _bind(type_, value.shape, scope)
     for value, type_, where in tensors:
         for axis, (dim, size) in enumerate(zip(type_.shape, value.shape, strict=True)):
             expected = size if dim is size else scope.value(dim)
@@ -68,6 +62,12 @@ def check(
                 raise error(
                     f"{where}: axis {axis} must be {named}, but it is {size} (shape {value.shape})"
                 )
+
+
+def _bind(type_: TensorType, sizes: tuple[int, ...], scope: DimScope) -> None:
+    for dim, size in zip(type_.shape, sizes, strict=True):
+        if isinstance(dim, DimVar) and scope.find(dim) is None:
+            scope.numbers[dim] = size
 
 
 def has_claims(type_: Type | None) -> bool:
