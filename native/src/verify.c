@@ -168,28 +168,41 @@ static nvm_status check_axis(const verifier *v, uint32_t axis) {
   return fault(v, "axis %u, expected < %d", axis, NVM_MAX_RANK);
 }
 
-static nvm_status check_result(const verifier *v, const nvm_function *callee) {
+static nvm_status check_alignment(const verifier *v, uint32_t alignment) {
+  if (alignment > 0 && alignment <= 4096 && (alignment & (alignment - 1)) == 0) return NVM_OK;
+  return fault(v, "alignment %u, expected a power of two <= 4096", alignment);
+}
+
+static nvm_status check_invoke(const verifier *v, const uint32_t *pc) {
+  const nvm_function *callee = &v->program->functions[NVM_Invoke_func(pc)];
+  NVM_TRY(check_arguments(v, callee, NVM_Invoke_args(pc)));
+  return check_register_kind(v, "result", NVM_Invoke_dst(pc), callee->result_kind);
+}
+
+static nvm_status check_invoke_tail(const verifier *v, const uint32_t *pc) {
+  const nvm_function *callee = &v->program->functions[NVM_InvokeTail_func(pc)];
+  NVM_TRY(check_arguments(v, callee, NVM_InvokeTail_args(pc)));
   if (callee->result_kind == v->function->result_kind) return NVM_OK;
   return fault(v, "%s returns an %s, this function an %s", callee->name,
                callee->result_kind == 1 ? "int" : "object",
                v->function->result_kind == 1 ? "int" : "object");
 }
 
+static nvm_status check_adt(const verifier *v, const uint32_t *pc) {
+  const nvm_ctor *ctor = &v->program->ctors[NVM_AllocADT_ctor(pc)];
+  uint32_t fields = NVM_LIST_COUNT(NVM_AllocADT_fields(pc));
+  if (NVM_AllocADT_ctor(pc) == 0 || fields == ctor->n_fields) return NVM_OK;
+  return fault(v, "constructor %s has %u fields, got %u", ctor->name, ctor->n_fields, fields);
+}
+
 static nvm_status check_row(const verifier *v, const uint32_t *pc) {
-  const nvm_program *p = v->program;
   switch (pc[0]) {
     case NVM_OP_Ret:
       return check_register_kind(v, "result", NVM_Ret_src(pc), v->function->result_kind);
-    case NVM_OP_Invoke: {
-      const nvm_function *callee = &p->functions[NVM_Invoke_func(pc)];
-      NVM_TRY(check_arguments(v, callee, NVM_Invoke_args(pc)));
-      return check_register_kind(v, "result", NVM_Invoke_dst(pc), callee->result_kind);
-    }
-    case NVM_OP_InvokeTail: {
-      const nvm_function *callee = &p->functions[NVM_InvokeTail_func(pc)];
-      NVM_TRY(check_arguments(v, callee, NVM_InvokeTail_args(pc)));
-      return check_result(v, callee);
-    }
+    case NVM_OP_Invoke:
+      return check_invoke(v, pc);
+    case NVM_OP_InvokeTail:
+      return check_invoke_tail(v, pc);
     case NVM_OP_InvokeClosureTail:
       if (v->function->result_kind == 0) return NVM_OK;
       return fault(v, "a closure returns an object, this function an int");
@@ -197,12 +210,8 @@ static nvm_status check_row(const verifier *v, const uint32_t *pc) {
       return check_closure(v, pc);
     case NVM_OP_CallKernel:
       return check_call_kernel(v, pc);
-    case NVM_OP_AllocADT: {
-      const nvm_ctor *ctor = &p->ctors[NVM_AllocADT_ctor(pc)];
-      uint32_t fields = NVM_LIST_COUNT(NVM_AllocADT_fields(pc));
-      if (NVM_AllocADT_ctor(pc) == 0 || fields == ctor->n_fields) return NVM_OK;
-      return fault(v, "constructor %s has %u fields, got %u", ctor->name, ctor->n_fields, fields);
-    }
+    case NVM_OP_AllocADT:
+      return check_adt(v, pc);
     case NVM_OP_Box:
       return check_unboxable(v, NVM_Box_dtype(pc));
     case NVM_OP_Unbox:
@@ -232,11 +241,8 @@ static nvm_status check_row(const verifier *v, const uint32_t *pc) {
       return check_rank(v, NVM_View_dims(pc));
     case NVM_OP_ReshapeTensor:
       return check_rank(v, NVM_ReshapeTensor_dims(pc));
-    case NVM_OP_AllocStorage: {
-      uint32_t alignment = NVM_AllocStorage_alignment(pc);
-      if (alignment > 0 && alignment <= 4096 && (alignment & (alignment - 1)) == 0) return NVM_OK;
-      return fault(v, "alignment %u, expected a power of two <= 4096", alignment);
-    }
+    case NVM_OP_AllocStorage:
+      return check_alignment(v, NVM_AllocStorage_alignment(pc));
     case NVM_OP_DimOf:
       return check_axis(v, NVM_DimOf_axis(pc));
     case NVM_OP_Append:
