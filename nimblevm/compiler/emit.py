@@ -151,17 +151,22 @@ def signature_dims(function: Function) -> tuple[tuple[DimRecord, ...], dict[DimV
     taken: dict[str, int] = {}  # and how often a suffix was made
     slots: dict[DimVar, int] = {}
     records: list[DimRecord] = []
-    for index, param in enumerate(function.params):
-        for tensor in value_tensors(type_of(param)):
-            for dim in tensor.shape:
-                if isinstance(dim, DimVar) and dim not in slots:
-                    slots[dim] = len(slots)
-                    name = wanted = dim.name or f"d{len(records)}"
-                    while name in taken:
-                        taken[wanted] += 1
-                        name = f"{wanted}_{taken[wanted]}"
-                    taken[name] = 0
-                    records.append(DimRecord(name, index))
+    axes = (
+        (index, dim)
+        for index, param in enumerate(function.params)
+        for tensor in value_tensors(type_of(param))
+        for dim in tensor.shape
+    )
+    for index, dim in axes:
+        if not isinstance(dim, DimVar) or dim in slots:
+            continue
+        slots[dim] = len(slots)
+        name = wanted = dim.name or f"d{len(records)}"
+        while name in taken:
+            taken[wanted] += 1
+            name = f"{wanted}_{taken[wanted]}"
+        taken[name] = 0
+        records.append(DimRecord(name, index))
     return tuple(records), slots
 
 

@@ -45,7 +45,6 @@ def emit_alias(frame: Frame, value: Expr) -> None:
 
 
 def _match_type(frame: Frame, operand: Var, value: Call) -> None:
-    note = 0
     stack: list[tuple[Type, Type, tuple[int, ...]]] = [(type_of(operand), value.attrs.type, ())]
     while stack:
         have, want, path = stack.pop()
@@ -54,18 +53,24 @@ def _match_type(frame: Frame, operand: Var, value: Call) -> None:
             stack.extend((h, w, (*path, i)) for i, (h, w) in reversed(pairs))
         elif isinstance(have, TensorType) and isinstance(want, TensorType):
             for axis, (old, new) in enumerate(zip(have.shape, want.shape, strict=True)):
-                if old is new or old == new:
-                    continue
-                if isinstance(new, DimVar) and new not in frame.dims.known:
-                    if new in frame.live.needed:
-                        register = frame.ints.take()
-                        frame.code.emit("DimOf", register, frame.field_at(operand, path), axis)
-                        frame.dims.bind(new, register)
-                    continue
-                field = "".join(f".{i}" for i in path)
-                where = f"{value.attrs.where}{field}, axis {axis}{named(new)}"
-                note = frame.program.note(where, value.span)
-                _check_dim(frame, _axis(frame, operand, path, axis, old), new, note)
+                if old is not new and old != new:
+                    _narrow(frame, operand, value, path, axis, old, new)
+
+
+def _narrow(
+    frame: Frame, operand: Var, value: Call, path: tuple[int, ...], axis: int, old: Dim, new: Dim
+) -> None:
+    """A new variable gets its number if something needs it; any other dim is compared."""
+    if isinstance(new, DimVar) and new not in frame.dims.known:
+        if new in frame.live.needed:
+            register = frame.ints.take()
+            frame.code.emit("DimOf", register, frame.field_at(operand, path), axis)
+            frame.dims.bind(new, register)
+        return
+    field = "".join(f".{i}" for i in path)
+    where = f"{value.attrs.where}{field}, axis {axis}{named(new)}"
+    note = frame.program.note(where, value.span)
+    _check_dim(frame, _axis(frame, operand, path, axis, old), new, note)
 
 
 def _check_not_negative(frame: Frame, register: int, value: Call) -> None:
