@@ -127,6 +127,10 @@ class Tuple(Expr):
     def __post_init__(self) -> None:
         as_tuples(self, "fields")
 
+    def __getitem__(self, index: int) -> Expr:
+        """A field itself; TupleGetItem is the expression that reads it."""
+        return self.fields[index]
+
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Call(Expr):

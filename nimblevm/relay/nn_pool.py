@@ -202,12 +202,12 @@ def global_avg_pool3d(data: Operand, layout: str = "NCDHW", out_layout: str = ""
     return _adaptive("nn.global_avg_pool3d", data, layout, out_layout)
 
 
-def _number(scale: Any) -> float:
+def _number(scale: Any, function: str, wanted: str) -> float:
     try:
         return float(scale.data.item() if isinstance(scale, ir.Constant) else scale)
     except (TypeError, ValueError):
         raise InvalidInputType(
-            f"a scale must be a number or an expression, not {shown(scale)}"
+            f"{function}: a scale must be {wanted}, not {shown(scale)}"
         ) from None
 
 
@@ -226,9 +226,10 @@ def upsampling(
         )
         made = op.dyn_image.DynUpSamplingAttrs(layout, method, align_corners)
         return call_op("dyn.nn.upsampling", data, *scales, attrs=made)
-    attrs = op.resize.UpSamplingAttrs(
-        _number(scale_h), _number(scale_w), layout, method, align_corners
+    height, width = (
+        _number(scale, "upsampling", "a number or an expression") for scale in (scale_h, scale_w)
     )
+    attrs = op.resize.UpSamplingAttrs(height, width, layout, method, align_corners)
     return call_op("nn.upsampling", data, attrs=attrs)
 
 
@@ -242,7 +243,9 @@ def upsampling3d(
     coordinate_transformation_mode: str = "half_pixel",
 ) -> ir.Call:
     """A volume with sizes times the scales."""
-    depth, height, width = (_number(scale) for scale in (scale_d, scale_h, scale_w))
+    depth, height, width = (
+        _number(scale, "upsampling3d", "a number") for scale in (scale_d, scale_h, scale_w)
+    )
     attrs = op.resize.UpSampling3DAttrs(
         depth, height, width, layout, method, coordinate_transformation_mode
     )

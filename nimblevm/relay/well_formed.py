@@ -35,6 +35,7 @@ from nimblevm.relay.ir import (
     TypeData,
     Var,
     children,
+    free_vars,
 )
 from nimblevm.relay.module import IRModule
 from nimblevm.relay.node import no_expression
@@ -62,14 +63,15 @@ def check_well_formed(mod: IRModule) -> None:
 
 
 def well_formed(node: IRModule | Expr, mod: IRModule | None = None) -> bool:
-    """As TVM's analysis.well_formed: whether a module, or an expression, passes. Free variables of an expression
-    count as unbound.
+    """As TVM's analysis.well_formed: whether a module, or an expression, passes. An expression may have free
+    variables, which count as bound around it.
     """
     try:
         if isinstance(node, IRModule):
             check_well_formed(node)
         else:
-            _Checker(mod if mod is not None else IRModule()).check(node)
+            whole = Function(free_vars(node), node)
+            _Checker(mod if mod is not None else IRModule()).check(whole)
     except WellFormedError:
         return False
     return True

@@ -55,7 +55,8 @@ def test_good() -> None:
     x, y = x_var(), Var("y")
     check_well_formed(module(Let(y, x, Tuple((y, x))), x))
     assert well_formed(Function((x,), x))
-    assert not well_formed(x)
+    assert well_formed(x)
+    assert not well_formed(Let(x, y, Let(x, y, x)))
 
 
 def test_unbound() -> None:

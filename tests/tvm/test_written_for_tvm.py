@@ -92,3 +92,24 @@ def test_any_is_another_size_wherever_it_stands() -> None:
     n = relay.DimVar()
     square = relay.TensorType((n, n))
     assert square.shape == (n, n)
+
+
+def test_expressions_with_free_variables() -> None:
+    bias = relay.var("bias")
+    z = relay.nn.bias_add(relay.var("x", shape=(10, 2, 3)), bias)
+    typed = relay.testing.run_infer_type(z)
+    assert typed.checked_type == relay.TensorType((10, 2, 3))
+    assert typed.args[1].checked_type == relay.TensorType((2,))
+    assert relay.analysis.well_formed(z)
+    assert not relay.analysis.well_formed(relay.Let(bias, X, z + bias) + relay.Let(bias, X, bias))
+
+
+def test_fields_of_tuples() -> None:
+    pair = relay.Tuple([X, relay.exp(X)])
+    assert pair[0] is X
+    assert pair[-1] is pair.fields[1]
+
+
+def test_scales_that_must_be_numbers() -> None:
+    with pytest.raises(TypeError, match="upsampling3d: a scale must be a number, not a Var"):
+        relay.nn.upsampling3d(relay.var("x", shape=(1, 2, 3, 4, 5)), relay.var("s"), 2, 2)

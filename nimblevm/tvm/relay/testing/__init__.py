@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nimblevm.arguments import explain_arguments
-from nimblevm.relay.infer_type import infer_expr
+from nimblevm.relay.infer_type import infer_type
 from nimblevm.relay.ir import Expr
 from nimblevm.relay.module import IRModule
 from nimblevm.tvm.absent import TESTING, explain_absent
@@ -13,8 +13,9 @@ from nimblevm.tvm.transform import Pass
 
 
 def run_infer_type(expr: Expr) -> Expr:
-    """The expression with types."""
-    return infer_expr(expr)
+    """The expression with types, those of its free variables too, where it says enough of them."""
+    main = infer_type(IRModule.from_expr(expr)).function("main")
+    return main if isinstance(expr, type(main)) else main.body
 
 
 def run_opt_pass(expr: Expr, opt_pass: Pass) -> Expr:
