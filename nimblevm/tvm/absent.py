@@ -40,7 +40,6 @@ RELAY: Mapping[str, str] = {
     "frontend": "export the model with TVM 0.18 (mod.astext()), or write it with relay's functions",
     "qnn": "write quantized layers with relay's integer operators",
     "quantize": "nvm.compile(weights='float16') halves weights; there is no quantizer",
-    "random": "draw random numbers outside and pass them as arguments",
     "collage": "nvm.compile(external=...) lists backends in order of preference",
     "gradient": "there are no gradients",
     "debug": "relay.create_executor('debug') evaluates step by step; mod.astext() prints",

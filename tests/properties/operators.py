@@ -80,7 +80,7 @@ SUMS = frozenset(
     stft dft""".split()
 )
 # Operands whose values mean something: they stay the case's.
-FIXED = {("searchsorted", "sorted_sequence")}
+FIXED = {("searchsorted", "sorted_sequence"), ("random.multinomial", "probs")}
 
 
 @dataclass

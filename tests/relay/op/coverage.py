@@ -72,6 +72,7 @@ DTYPE_GAPS: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
         ("bool", "float16"), ("reinterpret",),
         "no other bytes than 0 and 1 are a bool; kernels hold float16 values as float32, where a NaN's bits change",
     ),
+    (tuple(d for d in ALL if d != "uint64"), ("random.",), "keys of random numbers are uint64, as in TVM"),
     (
         tuple(d for d in ALL if d != "float32"), ("vision.proposal", "vision.regular_non_max_suppression"),
         "boxes and scores are float32, as in TVM",
