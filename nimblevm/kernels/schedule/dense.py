@@ -26,7 +26,7 @@ from nimblevm.kernels.loop_ir import (
     Statement,
     Value,
 )
-from nimblevm.kernels.rewrite import Rewriter, all_statements, blocks_of
+from nimblevm.kernels.rewrite import Rewriter, all_statements, all_values, blocks_of
 from nimblevm.kernels.schedule.index import INDEX, const, folded, is_zero, mentions
 
 
@@ -57,6 +57,9 @@ def dot_of(loop: For) -> Dot | None:
         isinstance(s, Accumulate) and s.op == "add" and _multiplies(s.value) for s in depth.body
     )
     if not sums or depth.parallel or mentions(depth.extent, loop.var):
+        return None
+    own = _locals(loop.body)  # a depth of its own for every output: rows of a sparse matrix
+    if any(value in own for value in all_values((depth.extent,))):
         return None
     return Dot(loop.body[:at], depth, loop.body[at + 1 :])
 

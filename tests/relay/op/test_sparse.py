@@ -49,6 +49,17 @@ def test_products_with_a_sparse_matrix(left: bool, dtype: str) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("left", [False, True])
+def test_machine_code_of_rows_of_their_own_length(left: bool) -> None:
+    """Tiles of a product need one depth for all outputs: such sums must not be taken for one."""
+    matrix, dense = few(9, 20), RNG.normal(size=(9, 20)).astype("float32")
+    values = (dense, *sparse(matrix))
+    mod = program(lambda d, *p: relay.nn.sparse_dense(d, p, left), values)
+    with nvm.compile(mod) as exe, nvm.VirtualMachine(exe) as vm:
+        wanted = matrix @ dense.T if left else dense @ matrix.T
+        np.testing.assert_allclose(np.array(vm.run(*values)), wanted, rtol=1e-5, atol=1e-5)
+
+
 def test_products_with_blocks_and_what_is_fused_behind() -> None:
     """Blocks of 2 x 3 of a 6 x 9 matrix, a bias and a relu behind; the weights are constants."""
     blocks = RNG.normal(size=(4, 2, 3)).astype("float32")
