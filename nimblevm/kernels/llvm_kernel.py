@@ -42,6 +42,7 @@ from nimblevm.kernels.loop_ir import (
     LoopVar,
     PackPanels,
     PanelProduct,
+    Part,
     Select,
     SetDim,
     SetLocal,
@@ -160,10 +161,8 @@ class KernelText(ScopedValues):
             row: list[tuple[str, str]] = []
             for axis, size in enumerate(buffer.axes):
                 position = self.pitch_of.get((number, axis))
-                if position is None:
-                    row.append(("", self._value(size.size)))
-                    continue
-                row.append((f"%s{position}", f"%d{position}"))
+                known = (f"%s{position}", f"%d{position}")
+                row.append(known if position is not None else ("", self._value(size.size)))
             self.strides.append(row)
 
     # --- statements -----------------------------------------------------------------------------
@@ -177,6 +176,8 @@ class KernelText(ScopedValues):
                     self._for(statement)
                 case If():
                     self._if(statement)
+                case Part(body=inside):
+                    self._scoped(inside)
                 case Store(buffer=buffer, indices=indices, value=value):
                     self._store(buffer, indices, value)
                 case SetLocal(local=local, value=value):

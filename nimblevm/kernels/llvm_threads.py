@@ -7,6 +7,10 @@ Where there is one unit, or the sizes make little work, the kernel calls the fir
 more than a kernel without regions. Else ctx->parallel_for, which knows how many threads there are, gets the second one,
 and the operands in an array on the stack. Operands' addresses so leave the kernel, which its other code must know (no
 `nocapture`).
+
+Turns of a loop around a region read the same weights, so parallel_for takes the units of every other region from the
+last one on (native/src/call.c). The parts of a unit (loop_ir.py) come in the opposite order then too: a unit is several
+products, and the last one's weights are what is surely still in the cache.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from __future__ import annotations
 from nimblevm.abi import CTX_PARALLEL_FOR
 from nimblevm.kernels.llvm_kernel import KernelText
 from nimblevm.kernels.llvm_ops import REGISTER, Helpers, Lines, literal
-from nimblevm.kernels.loop_ir import For, Kernel, Local, SetLocal, Value
+from nimblevm.kernels.loop_ir import For, Kernel, Local, LoopVar, Part, SetLocal, Value
 from nimblevm.kernels.schedule import regions
 from nimblevm.kernels.schedule.regions import Region
 from nimblevm.kernels.schedule.work import Work
@@ -175,7 +179,19 @@ class ThreadedText(KernelText):
                 end = b.do(f"mul nsw i64 {last}, {region.block}")
                 beyond = b.do(f"icmp slt i64 {end}, {extent}")
                 last = b.do(f"select i1 {beyond}, i64 {end}, i64 {extent}")
-            super()._for(loop, first, last)
+            parts = [s for s in loop.body if isinstance(s, Part)]
+            if len(parts) < 2 or not region.around:
+                super()._for(loop, first, last)
+                return
+
+            def unit(turn: str) -> None:
+                self.scopes.append({loop.var: turn})
+                self._in_turns(parts, region.around[-1])
+                self._block(loop.body[len(parts) :])
+                self.scopes.pop()
+                self.temporary = {}
+
+            super()._for(loop, first, last, unit)
             return
         # No units at all where an inner size is 0: then the divisor is 1.
         some = b.do(f"icmp sgt i64 {units[depth]}, 1")
@@ -200,6 +216,31 @@ class ThreadedText(KernelText):
             self.temporary = {}
 
         super()._for(loop, begin, end, inside)
+
+    def _in_turns(self, parts: list[Part], around: LoopVar) -> None:
+        """Parts in order, or from the last one on in every other turn of the loop around."""
+        b = self.lines
+        name = b.name("parts")
+        odd = b.do(f"and i64 {self._value(around)}, 1")
+        odd = b.do(f"icmp ne i64 {odd}, 0")
+        b.void(f"br label %{name}.pre")
+        b.label(f"{name}.pre")
+        b.void(f"br label %{name}.head")
+        b.label(f"{name}.head")
+        b.void(f"%{name}.i = phi i64 [ 0, %{name}.pre ], [ %{name}.next, %{name}.latch ]")
+        other = b.do(f"sub nsw i64 {len(parts) - 1}, %{name}.i")
+        part = b.do(f"select i1 {odd}, i64 {other}, i64 %{name}.i")
+        cases = " ".join(f"i64 {k}, label %{name}.{k}" for k in range(len(parts)))
+        b.void(f"switch i64 {part}, label %{name}.latch [ {cases} ]")
+        for number, one in enumerate(parts):
+            b.label(f"{name}.{number}")
+            self._scoped(one.body)
+            b.void(f"br label %{name}.latch")
+        b.label(f"{name}.latch")
+        b.void(f"%{name}.next = add nuw nsw i64 %{name}.i, 1")
+        go = b.do(f"icmp slt i64 %{name}.next, {len(parts)}")
+        b.void(f"br i1 {go}, label %{name}.head, label %{name}.exit")
+        b.label(f"{name}.exit")
 
 
 def _outside(region: Region) -> tuple[Value, ...]:

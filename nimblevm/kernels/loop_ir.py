@@ -190,6 +190,15 @@ class If(Statement):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Part(Statement):
+    """Statements that may run in any order with the other parts of the same body, which stand at its beginning. No
+    Local that is set in a part is read outside of it. Made by schedules, never stored in files.
+    """
+
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class SetDim(Statement):
     """out-dim `index` (0-based among the out-dims) = value (int64)."""
 

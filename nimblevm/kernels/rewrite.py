@@ -20,6 +20,7 @@ from nimblevm.kernels.loop_ir import (
     LoopVar,
     PackPanels,
     PanelProduct,
+    Part,
     Select,
     SetDim,
     SetLocal,
@@ -82,7 +83,7 @@ def values_of(statement: Statement) -> tuple[Value, ...]:
             return (value,)
         case If(cond=cond):
             return (cond,)
-        case Barrier():
+        case Barrier() | Part():
             return ()
         case PackPanels():
             both = (statement.target, statement.source)
@@ -114,7 +115,7 @@ def tiles(statement: PanelProduct | WindowProduct) -> set[int]:
 def blocks_of(statement: Statement) -> tuple[tuple[Statement, ...], ...]:
     """The blocks inside a statement."""
     match statement:
-        case For(body=body):
+        case For(body=body) | Part(body=body):
             return (body,)
         case If(then=then, otherwise=otherwise):
             return (then, otherwise)
@@ -185,6 +186,8 @@ class Rewriter:
                 return Accumulate(self._local(local), op, self.value(value))
             case If(cond=cond, then=then, otherwise=otherwise):
                 return If(self.value(cond), self.block(then), self.block(otherwise))
+            case Part(body=body):
+                return Part(self.block(body))
             case SetDim(index=index, value=value):
                 return SetDim(index, self.value(value))
             case Barrier():

@@ -4,6 +4,7 @@ values as a kernel before the loop, for any number of steps and threads, with ma
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,9 @@ import nimblevm as nvm
 from nimblevm.bench.workloads import gru, lstm
 from nimblevm.compiler.passes.fuse_loops import MAX_STEPS
 from nimblevm.kernels import lower_loops
-from nimblevm.kernels.loop_ir import For, Kernel, PanelProduct, Store
+from nimblevm.kernels.llvm_ops import Helpers
+from nimblevm.kernels.llvm_threads import ThreadedText
+from nimblevm.kernels.loop_ir import For, Kernel, PanelProduct, Part, Store
 from nimblevm.kernels.repeat import repeat
 from nimblevm.kernels.rewrite import all_statements
 from nimblevm.kernels.schedule import regions, schedule
@@ -145,6 +148,38 @@ def test_rows_are_computed_beside_the_steps(monkeypatch: pytest.MonkeyPatch) -> 
     # The steps run on threads all the same, though a group writes rows of which others read earlier ones.
     steps = next(s for s in made.body if isinstance(s, For) and not s.parallel)
     assert steps.body[0] in regions.regions_of(made)
+
+
+@pytest.mark.parametrize(
+    ("model", "features", "parts"),
+    [
+        (lstm, ("avx512f", "avx512vl"), [2, 2]),
+        (
+            gru,
+            ("avx512f", "avx512vl"),
+            [6, 1],
+        ),  # two beside pieces of one of three products, and one with nothing beside it
+        (lstm, ("avx2",), [1, 1, 1, 1]),
+    ],
+)
+def test_every_other_step_begins_with_the_last_products(
+    model: Any, features: tuple[str, ...], parts: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = nvm.relay.parse(model.text(inputs=20, hidden=130))
+    given = model.params(inputs=20, hidden=130)
+    kernel = _steps_kernel(lambda: nvm.compile(program, given), monkeypatch)
+    made = schedule(kernel, features)
+    steps = next(s for s in made.body if isinstance(s, For) and not s.parallel)
+    (group,) = steps.body
+    assert isinstance(group, For)
+    assert [len(_products(s.body)) for s in group.body if isinstance(s, Part)] == parts
+    lines = ThreadedText(made, "k", Helpers(features=features), []).text().splitlines()
+    (switch,) = [line for line in lines if "switch" in line]
+    assert switch.count("label") == 1 + len(parts)
+    # Which part comes is chosen by the step's lowest bit, whatever group it is.
+    at = lines.index(switch)
+    assert any("select i1" in line for line in lines[at - 1 : at])
+    assert any(re.search(r"and i64 %c\d+, 1", line) for line in lines[:at])
 
 
 def test_other_targets_and_short_states_compute_rows_first(monkeypatch: pytest.MonkeyPatch) -> None:

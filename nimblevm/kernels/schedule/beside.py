@@ -39,6 +39,7 @@ from nimblevm.kernels.loop_ir import (
     Load,
     LoopVar,
     PanelProduct,
+    Part,
     Statement,
     Store,
     Value,
@@ -166,22 +167,28 @@ class _Besider(Paneler):
         first = For(rows.var, count, rows.body, True)
         return self.tiled(Nest((first, columns), nest.products, nest.after))
 
-    def _block(
-        self, nest: Nest, tiles: Sequence[int], start: Value, count: Value, part: Value, blocks: Value, panel: Value,
-        panels: Value,
-    ) -> list[Statement]:  # fmt: skip
-        found = super()._block(nest, tiles, start, count, part, blocks, panel, panels)
+    def _sums(
+        self, nest: Nest, products: Sequence[PanelProduct], panel: Value
+    ) -> Sequence[Statement]:
+        """Each half with its piece is a part; so is a product that is left over where their number is odd."""
         if nest is not self.pair.steps:
-            return found
-        products = [s for s in found if isinstance(s, PanelProduct)]
-        rest = [s for s in found if not isinstance(s, PanelProduct)]
-        share = len(products) // self.halves
-        sums: list[Statement] = []
-        for half in range(self.halves):
-            sums += self._half(half, products[half * share : (half + 1) * share], panel)
-        return [*sums, *rest]
+            return super()._sums(nest, products, panel)
+        share = len(products) // 2 if self.halves == 2 else max(len(products) - 1, 1)
+        parts: list[Sequence[Statement]] = [
+            self._half(half, products[half * share : (half + 1) * share], panel)
+            for half in range(self.halves)
+        ]
+        parts += [[self._alone(product)] for product in products[self.halves * share :]]
+        return parts[0] if len(parts) == 1 else [Part(tuple(part)) for part in parts]
 
-    def _half(self, half: int, products: list[PanelProduct], panel: Value) -> list[Statement]:
+    def _alone(self, product: PanelProduct) -> PanelProduct:
+        """A product with nothing beside it, by the same micro-kernel."""
+        own = next(iter(self.pair.rows.values()))
+        found = self._beside(own, product, (0, 1), const(0), const(0))
+        assert found.beside is not None
+        return dataclasses.replace(found, beside=dataclasses.replace(found.beside, depth=const(0)))
+
+    def _half(self, half: int, products: Sequence[PanelProduct], panel: Value) -> list[Statement]:
         """Products with a piece beside them, and its results."""
         piece, rows = self._piece(half, panel)
         sums: list[list[Statement]] = []

@@ -38,6 +38,7 @@ from nimblevm.kernels.loop_ir import (
     Local,
     LoopVar,
     PanelProduct,
+    Part,
     SetLocal,
     Statement,
     Unary,
@@ -236,6 +237,7 @@ class Paneler:
             return []
         height = self._variant(nest, nest.products[0]).height
         height = height if len(nest.products) == 1 else min(height, ROWS_OF_MANY)
+        height = height if nest.rows is not None else 1
         panels = -(-int(columns.value) // LANES)
         groups = -(-panels // MAX_PANELS)
         group = LoopVar(INDEX, "g")
@@ -336,7 +338,7 @@ class Paneler:
         """Products for rows start .. start + count, one of so many blocks, and the panels of one group, then the
         epilogue. part: see `_following`.
         """
-        found: list[Statement] = [
+        found = [
             self._statement(nest, product, tile, start, count, blocks, panel, panels, following)
             for product, tile, following in zip(
                 nest.products, tiles, self._following(nest, part, panel), strict=True
@@ -356,7 +358,15 @@ class Paneler:
             lanes = self._lanes(nest, tiles, start, row, panel, at_end, rest)
             last = Compare("bool", "lt", at_end, const(MAX_PANELS))
             inside.append(lanes if isinstance(panel, Const) else If(last, (lanes,)))
-        return [*found, *_of_rows(nest, row, count, inside)]
+        return [*self._sums(nest, found, panel), *_of_rows(nest, row, count, inside)]
+
+    def _sums(
+        self, nest: Nest, products: Sequence[PanelProduct], panel: Value
+    ) -> Sequence[Statement]:
+        """The products of a group. Those of one row are parts: the order in which they read their weights is free."""
+        if nest.rows is not None or len(products) == 1:
+            return products
+        return [Part((product,)) for product in products]
 
     def _following(self, nest: Nest, part: Value, panel: Value) -> list[Load]:
         """For each product the weights to fetch meanwhile: those of the next product, of the next group after the last

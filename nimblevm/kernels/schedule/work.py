@@ -19,6 +19,7 @@ from nimblevm.kernels.loop_ir import (
     LoopVar,
     PackPanels,
     PanelProduct,
+    Part,
     SetLocal,
     Statement,
     Store,
@@ -79,6 +80,8 @@ def _add(
                 _add(inside, {**middle, var: half}, around, more, found, var if leaf else None)
             case If(then=then, otherwise=otherwise):
                 _add((*then, *otherwise), middle, sizes, factor, found, inner)
+            case Part(body=inside):
+                _add(inside, middle, sizes, factor, found, inner)
             case PackPanels():
                 around, more = _times(sizes, _usual(statement.count, middle), factor)
                 around, more = _times(around, _usual(statement.depth, middle), more)
