@@ -16,9 +16,10 @@ from nimblevm.errors import InvalidExecutable
 from tests.bytecode.forge import join, split
 from tests.fuzz import corpus
 from tests.fuzz.mutate import mutants
+from tests.native.build import NATIVE, make
 
 HERE = Path(__file__).parent
-RUNNER = HERE.parent.parent / "native" / "build-mutants" / "mutants"
+RUNNER = NATIVE / "build-address-undefined-test" / "mutants"
 pytestmark = pytest.mark.slow
 
 
@@ -29,7 +30,7 @@ def files() -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def runner() -> Path:
-    subprocess.run(["make", "-s", "-C", str(HERE), "mutants"], check=True)
+    make("-C", str(HERE), "mutants")
     return RUNNER
 
 

@@ -15,6 +15,7 @@ from nimblevm.dtypes import BY_NAME
 from nimblevm.errors import status_row
 from nimblevm.kernels import loop_ir as ir
 from nimblevm.kernels.loop_ir_form import operands, serialize
+from tests.native.build import make
 
 ROOT = Path(__file__).resolve().parents[2]
 DIM_OPS = {"add": 2, "sub": 3, "mul": 4, "floordiv": 5, "floormod": 6, "min": 7, "max": 8}
@@ -23,7 +24,7 @@ DIM_OPS = {"add": 2, "sub": 3, "mul": 4, "floordiv": 5, "floormod": 6, "min": 7,
 def build(folder: Path) -> ctypes.CDLL:
     """The harness linked with the library's default build."""
     native = ROOT / "native"
-    subprocess.run(["make", "-s", "-C", str(native)], check=True)
+    make()
     target = folder / "harness.so"
     source = str(ROOT / "tests" / "native" / "kernel_ir_harness.c")
     command = ["gcc", "-std=c11", "-O1", "-shared", "-fPIC", f"-I{native}/include", f"-I{native}/src", source,

@@ -8,7 +8,8 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-NATIVE = Path(__file__).resolve().parents[2] / "native"
+HERE = Path(__file__).resolve().parent
+NATIVE = HERE.parents[1] / "native"
 
 
 def make(*words: str, **settings: str) -> str:
@@ -29,6 +30,20 @@ def make(*words: str, **settings: str) -> str:
     return done.stdout
 
 
+def run_target(target: str, *words: str, **settings: str) -> str:
+    """Build what a target of tests/native/Makefile needs, beside no other process that builds, then run it."""
+    make("-C", str(HERE), f"{target}-built", **settings)
+    done = subprocess.run(
+        ["make", "-s", "-C", str(HERE), target, *words],
+        env=_clean() | settings,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{settings}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
 def _clean() -> dict[str, str]:
     """The environment without variables that would choose another build."""
     return {k: v for k, v in os.environ.items() if not k.startswith(("NVM_", "MAKE"))}
@@ -41,4 +56,4 @@ def built() -> Path:
     return NATIVE / "build"
 
 
-__all__ = ["NATIVE", "built", "make"]
+__all__ = ["NATIVE", "built", "make", "run_target"]

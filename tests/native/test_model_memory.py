@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,7 @@ import pytest
 
 import nimblevm as nvm
 from nimblevm.bench.workloads import lstm, treelstm
-
-HERE = Path(__file__).parent
+from tests.native.build import run_target
 
 
 @pytest.mark.slow
@@ -25,11 +23,4 @@ def test_no_allocation_between_run_10_and_run_1000(
         nvm.relay.parse(model.text(inputs, hidden)), params=model.params(inputs, hidden)
     )
     exe.save(tmp_path / "model.nvm")
-    done = subprocess.run(
-        ["make", "-s", "-C", str(HERE), "count", f"FILE={tmp_path / 'model.nvm'}", f"INPUTS={inputs}"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    print(done.stdout)
+    print(run_target("count", f"FILE={tmp_path / 'model.nvm'}", f"INPUTS={inputs}"))

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
-
-
-def run_make(target: str, **variant: str) -> str:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("NVM_")} | variant
-    done = subprocess.run(
-        ["make", "-s", "-C", str(HERE), target],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"{variant}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
+from tests.native.build import run_target
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 def test_native() -> None:
-    run_make("run")
+    run_target("run")
 
 
 @pytest.mark.slow
@@ -41,10 +25,10 @@ def test_native() -> None:
     ids=["asan", "tsan", "switch"],
 )
 def test_native_variant(variant: dict[str, str]) -> None:
-    run_make("run", **variant)
+    run_target("run", **variant)
 
 
 @pytest.mark.bench
 def test_budgets_are_printed() -> None:
     """Times of the budgets of docs/performance.md, in ns: `pytest -m bench -s tests/native`."""
-    print(run_make("bench"))
+    print(run_target("bench"))

@@ -17,7 +17,7 @@ import pytest
 import nimblevm as nvm
 from nimblevm.cli.json_text import dumps
 from nimblevm.cli.values import from_json, to_json
-from tests.native.build import built, make
+from tests.native.build import NATIVE, built, make
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 
@@ -294,8 +294,8 @@ def mutants(seed: bytes, count: int, rng: random.Random) -> Iterator[bytes]:
 @pytest.mark.parametrize("kind", ["npy", "npz", "json"])
 def test_mutants_are_read_or_refused(kind: str, run: Run) -> None:
     """Under AddressSanitizer: any file gives a result or one paragraph, never a fault."""
-    make("all", NVM_SANITIZE="address,undefined")
-    tool = built().parent / "build-address-undefined" / "nvm-run"
+    make("all", NVM_SANITIZE="address,undefined", NVM_TEST="1")
+    tool = NATIVE / "build-address-undefined-test" / "nvm-run"
     np.save(run.folder / "seed.npy", np.arange(8.0).reshape(2, 4))
     np.savez(run.folder / "seed.npz", np.arange(8.0).reshape(2, 4))
     text = json.dumps(SAME["pairs"]["p"] + [{"constructor": "Pair", "fields": [3, "Nil"]}])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import struct
 import subprocess
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from nimblevm.kernels import loop_ir as ir
 from nimblevm.kernels.loop_ir_form import serialize
 from tests.kernels.ir_harness import ROOT, signature_words
+from tests.native.build import make
 
 
 def _kernel_file(folder: Path) -> Path:
@@ -29,9 +29,8 @@ def _kernel_file(folder: Path) -> Path:
 
 
 def _run(folder: Path, variant: str, *arguments: str) -> None:
-    environment = {**os.environ, **({"NVM_SANITIZE": variant} if variant else {})}
     native = ROOT / "native"
-    subprocess.run(["make", "-s", "-C", str(native)], check=True, env=environment)
+    make(NVM_SANITIZE=variant)
     build = native / (f"build-{variant}" if variant else "build")
     program = folder / "threads"
     sources = [

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.native import models
+from tests.native.build import run_target
 
-HERE = Path(__file__).parent
 pytestmark = pytest.mark.slow
 
 
@@ -20,19 +18,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> str:
     return " ".join(map(str, models.save(tmp_path_factory.mktemp("models"))))
 
 
-def _make(target: str, files: str, *words: str, **variant: str) -> str:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("NVM_")} | variant
-    command = ["make", "-s", "-C", str(HERE), target, f"FILES={files}", *words]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    return done.stdout
-
-
 def test_every_allocation_fails_once(tmp_path: Path) -> None:
     """The n-th for n up to 2,000, and the first of each place that allocates, maps, opens, loads a library or makes a
     thread; ASan and LSan look on."""
     files = " ".join(map(str, models.save_for_failures(tmp_path)))
-    out = _make("fail", files, NVM_TEST="1", NVM_SANITIZE="address,undefined")
+    out = run_target("fail", f"FILES={files}", NVM_TEST="1", NVM_SANITIZE="address,undefined")
     print(out)
     found = re.search(r"(\d+) sites, (\d+) not reached; (\d+) runs, (\d+) refused", out)
     assert found is not None
@@ -51,10 +41,12 @@ def test_every_allocation_fails_once(tmp_path: Path) -> None:
 
 def test_soak(files: str) -> None:
     """Twenty seconds; `make soak` takes ten minutes."""
-    print(_make("soak", files, "SECONDS=20", NVM_TEST="1"))
+    print(run_target("soak", f"FILES={files}", "SECONDS=20", NVM_TEST="1"))
 
 
 def test_threads_bind_one_set_of_weights(tmp_path: Path) -> None:
     """Under TSan: the set is looked up, copied from and kept alive by several threads at once."""
     models.save_for_failures(tmp_path)
-    _make("bind", f"{tmp_path}/late.nvm {tmp_path}/late.safetensors", NVM_SANITIZE="thread")
+    run_target(
+        "bind", f"FILES={tmp_path}/late.nvm {tmp_path}/late.safetensors", NVM_SANITIZE="thread"
+    )
