@@ -3,7 +3,7 @@
 Most of the time of tests with machine code is LLVM's, and most of what it compiles it compiled before: in another
 test, in the other worker, in the last run. The key is all that object code depends on: text, target, llvmlite and the
 module that calls it. Processes that tests start compile for themselves, and so does a run that may measure: one whose
--m does not say "not bench".
+-m does not say "not bench", but for --benchmark-disable.
 """
 
 from __future__ import annotations
