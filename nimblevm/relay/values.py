@@ -44,6 +44,20 @@ class ADTValue:
     constructor: Constructor
     fields: tuple[Value, ...] = ()
 
+    @property
+    def tag(self) -> int:
+        """The position of the constructor in its type."""
+        return self.constructor.tag
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __getitem__(self, index: int) -> Value:
+        return self.fields[index]
+
+    def __bool__(self) -> bool:
+        return True  # also without fields
+
     def __repr__(self) -> str:
         return text_of(self)
 

@@ -113,3 +113,16 @@ def test_fields_of_tuples() -> None:
 def test_scales_that_must_be_numbers() -> None:
     with pytest.raises(TypeError, match="upsampling3d: a scale must be a number, not a Var"):
         relay.nn.upsampling3d(relay.var("x", shape=(1, 2, 3, 4, 5)), relay.var("s"), 2, 2)
+
+
+@pytest.mark.parametrize("kind", ["debug", "vm"])
+def test_values_of_both_executors_read_alike(kind: str) -> None:
+    mod = tvm.IRModule()
+    prelude = relay.Prelude(mod)
+    _, cons, nil = mod.get_type("List")
+    mod["main"] = relay.Function([], cons(relay.const(7), nil()))
+    value = relay.create_executor(kind, mod).evaluate()()
+    assert (value.tag, len(value), value[0].numpy()) == (cons.tag, 2, 7)
+    assert value[1].tag == prelude.mod.get_type("List")[2].tag
+    assert value[1]
+    assert [type(part) for part in value[1]] == []
