@@ -158,10 +158,11 @@ NVM_COLD int32_t nvm_threads_available(void) {
 
 /* --- pieces ----------------------------------------------------------------------------------- */
 
-/* Where part k of `parts` over [0, count) begins: contiguous, sizes differ by at most one. */
+/* Where part k of `parts` over [0, count) begins: contiguous, sizes differ by at most one, larger
+ * parts are spread evenly, so that any half of the parts is half of what there is. */
 static int64_t part_begin(int64_t count, uint32_t parts, uint32_t k) {
   const int64_t each = count / parts, rest = count % parts;
-  return each * k + (k < rest ? k : rest);
+  return each * k + rest * k / parts;
 }
 
 static int claim(slot *s, uint32_t *out_piece) {
