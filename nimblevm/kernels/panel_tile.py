@@ -13,4 +13,9 @@ TILE_ROW = LANES * MAX_PANELS
 LOW = 6
 """The most rows with four panels at once in AVX-512's registers."""
 
-__all__ = ["LANES", "LOW", "MAX_PANELS", "TILE_ROW"]
+MAX_ROWS = 12
+"""The most rows with two panels at once there, and the rows of a tile."""
+MANY = 5
+"""So many blocks of MAX_ROWS rows share fetching what follows: LOW of them half as much as of fewer blocks."""
+
+__all__ = ["LANES", "LOW", "MANY", "MAX_PANELS", "MAX_ROWS", "TILE_ROW"]

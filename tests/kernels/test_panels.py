@@ -150,15 +150,21 @@ def test_what_is_fetched_meanwhile(width: int) -> None:
     assert product.following is not None
     assert product.following.buffer == product.w.buffer
     indices = product.following.indices
-    for g, following in enumerate((1, 2, 0)):
+
+    def places(g: int, rows: int) -> list[int]:
+        """Where the weights begin that each block fetches, in elements."""
         found = []
-        for q in range(4):
-            at: dict[Value, int] = {group.var: g, block.var: q, _ROWS: 48}
+        for q in range(-(-rows // 12)):
+            at: dict[Value, int] = {group.var: g, block.var: q, _ROWS: rows}
             panel, k, lane = (_evaluate(index, at) for index in indices)
             assert lane == 0
             found.append((panel * depth + k) * width)
-        start = following * 64 * depth
-        assert found == [start, start + 32 * depth] * 2
+        return found
+
+    for g, following in enumerate((1, 2, 0)):
+        quarters = [following * 64 * depth + part * 16 * depth for part in range(4)]
+        assert places(g, 48) == [quarters[0], quarters[2]] * 2  # six rows fetch a quarter
+        assert places(g, 64) == [*quarters, *quarters[:2]]  # an eighth, as there are many blocks
 
 
 def test_few_blocks_of_rows_are_known() -> None:

@@ -44,7 +44,7 @@ from nimblevm.kernels.loop_ir import (
     Unary,
     Value,
 )
-from nimblevm.kernels.panel_tile import LANES, LOW, MAX_PANELS, TILE_ROW
+from nimblevm.kernels.panel_tile import LANES, LOW, MANY, MAX_PANELS, MAX_ROWS, TILE_ROW
 from nimblevm.kernels.rewrite import Rewriter, all_statements, all_values
 from nimblevm.kernels.schedule.index import INDEX, STACK, const, folded, is_zero, least, mentions
 from nimblevm.kernels.schedule.pieces import Piece, piece_of, share_panels
@@ -314,7 +314,7 @@ class Paneler:
                 "floordiv", folded("add", rows.extent, const(height - 1)), const(height)
             )
             start, count = _rows_of(rows.extent, height, blocks, number)
-            inside = block(start, count, _part_of(number, height), blocks)
+            inside = block(start, count, *_shares_of(number, blocks, height))
             body = [For(number, blocks, tuple(inside), True)]
         for loop in reversed(nest.loops[:-2]):
             body = [For(loop.var, loop.extent, tuple(body), True)]
@@ -482,9 +482,16 @@ def _rows_of(rows: Value, height: int, blocks: Value, block: Value) -> tuple[Val
     return start, least(height, folded("sub", after, start))
 
 
-def _part_of(block: Value, height: int) -> Value:
-    """Which part of the weights behind it a block of rows fetches, 0 to 3; LOW rows fetch one."""
-    return folded("floormod", folded("mul", block, const(max(1, height // LOW))), const(MAX_PANELS))
+def _shares_of(block: Value, blocks: Value, height: int) -> tuple[Value, Value]:
+    """Which part of the weights behind it a block of rows fetches, 0 to 3, and the number of blocks as PanelProduct has
+    it. LOW rows fetch a part; where MANY blocks of MAX_ROWS meet the weights, twice as many do.
+    """
+    if height != MAX_ROWS:
+        part = folded("mul", block, const(max(1, height // LOW)))
+        return folded("floormod", part, const(MAX_PANELS)), least(MANY - 1, blocks)
+    quick = folded("sub", const(MAX_ROWS // LOW), folded("floordiv", blocks, const(MANY)))
+    part = folded("mul", block, folded("max", quick, const(1)))
+    return folded("floormod", part, const(MAX_PANELS)), blocks
 
 
 def _locals(nest: Nest) -> set[Local]:
