@@ -60,6 +60,8 @@ ROTATIONS = ((14, 16), (52, 57), (23, 40), (5, 37), (25, 33), (46, 12), (58, 22)
 ROUNDS = 20
 PARITY = 0x1BD11BDAA9FC1A22
 ONES = 2**64 - 1
+TOLERANCE = {"uint64": ACCUMULATED["float32"], **ACCUMULATED}
+"""By the first operand's dtype, a key's; what is an integer is equal bit for bit."""
 FRACTION = {"float32": ("uint32", 9, 127 << 23), "float64": ("uint64", 12, 1023 << 52)}
 """dtype -> unsigned integers of its width, bits that are not its fraction's, the bits of 1."""
 
@@ -269,7 +271,7 @@ def _register(
             effect=Effect.TOTAL,
             dtypes=(("uint64",), *dtypes),
             doc=__doc__ or "",
-            tolerance=ACCUMULATED,
+            tolerance=TOLERANCE,
         )
     )
 
