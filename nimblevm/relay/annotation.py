@@ -35,9 +35,21 @@ def compiler_end(data: Any, compiler: str) -> ir.Call:
     return call_op(END, data, attrs=CompilerAttrs(compiler))
 
 
+def stop_fusion(data: Any) -> ir.Call:
+    """`data`. Where TVM's fusion stops; here what operators read and cost decides."""
+    return call_op("annotation.stop_fusion", data)
+
+
+def checkpoint(data: Any) -> ir.Call:
+    """`data`. What TVM's gradients compute anew; here there are none."""
+    return call_op("annotation.checkpoint", data)
+
+
 def device_copy(data: Any, src_device: Any, dst_device: Any) -> ir.Call:
     """`data` on another device. Offered as relay.device_copy."""
     return call_op("device_copy", data, attrs=DeviceCopyAttrs(_name(src_device), _name(dst_device)))
 
 
-__all__ = ["compiler_begin", "compiler_end", "device_copy", "on_device"]
+__all__ = [
+    "checkpoint", "compiler_begin", "compiler_end", "device_copy", "on_device", "stop_fusion",
+]  # fmt: skip

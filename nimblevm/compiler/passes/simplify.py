@@ -4,7 +4,7 @@ before:  let %t = (%x * 1f, %y); reshape(%t.0, newshape=[2, 4])          (%x: Te
 float32])
 after:   let %t = (%x, %y); %x
 
-x * 1, x / 1, x - 0, and of integers x + 0, x | 0, x * 1; casts, reshapes, broadcasts and
+x * 1, x / 1, x - 0, and of integers x + 0, x | 0, x * 1; casts, reshapes, broadcasts, marks of fusion and
 vm.match_type to the type that the operand has; double negation; fields of tuples at hand; ifs on a
 constant; take(shape_of(x), constant) as vm.dim_of, vm.dim_of of a static axis as its size;
 ndarray_size as a product of sizes, cast_like as cast, nn.dropout as (x, ones). Not x + 0f: it turns
@@ -35,6 +35,8 @@ _SAME_VALUE = frozenset(
         "expand_dims",
         "squeeze",
         "copy",
+        "annotation.stop_fusion",
+        "annotation.checkpoint",
         "vm.match_type",
         "vm.reshape_tensor",
     }

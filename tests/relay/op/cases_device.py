@@ -27,9 +27,15 @@ def _planned_copy(source: Source, dtype: str) -> Case:
     return Case((array(source, shape(source), dtype),), vm.DeviceAttrs(0))
 
 
+def _mark(source: Source, dtype: str) -> Case:
+    return Case((array(source, shape(source), dtype),))
+
+
 CASES: dict[str, Callable[[Source, str], Case]] = {
     "annotation.compiler_begin": _compiler_mark,
     "annotation.compiler_end": _compiler_mark,
+    "annotation.checkpoint": _mark,
+    "annotation.stop_fusion": _mark,
     "on_device": _on_device,
     "device_copy": _device_copy,
     "vm.device_copy": _planned_copy,

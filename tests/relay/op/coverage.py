@@ -36,7 +36,8 @@ INTERNAL = ("vm.", "memory.", "dyn.window")
 """Operators that passes write: no kernels of their own, tested with the passes."""
 
 ANY_SHAPE = frozenset(
-    """abs acos acosh annotation.compiler_begin annotation.compiler_end argwhere asin asinh atan atanh bitwise_not cast cast_like ceil clip copy cos cosh device_copy
+    """abs acos acosh annotation.checkpoint annotation.compiler_begin annotation.compiler_end
+    annotation.stop_fusion argwhere asin asinh atan atanh bitwise_not cast cast_like ceil clip copy cos cosh device_copy
     dyn.full dyn.ones dyn.zeros erf exp fixed_point_multiply floor full isfinite isinf isnan log log10 log2 logical_not mean ndarray_size
     negative nn.dropout nn.leaky_relu nn.relu on_device ones ones_like reinterpret round rsqrt shape_of sigmoid sign sin sinh sqrt tan
     tanh tile trunc zeros zeros_like""".split()

@@ -197,3 +197,17 @@ def test_unknown_sizes_are_checked_at_run_time() -> None:
             np.testing.assert_array_equal(
                 vm.run(three, three).numpy(), evaluate(mod, (three, three))
             )
+
+
+def test_marks_of_fusion_are_taken_out() -> None:
+    """TVM's stop_fusion parts a kernel in two; here the program is the one without the mark."""
+    text = """#[version = "0.0.5"]
+    def @main(%x: Tensor[(?, 3), float32]) {
+      exp(annotation.stop_fusion(annotation.checkpoint(tanh(%x))))
+    }"""
+    plain = text.replace("annotation.stop_fusion(annotation.checkpoint(tanh(%x)))", "tanh(%x)")
+    marked, bare = (nvm.compile(relay.parse(t), native=False) for t in (text, plain))
+    assert [k.name for k in marked.kernels] == [k.name for k in bare.kernels]
+    x = np.float32([[0.5, -1, 2]])
+    with nvm.VirtualMachine(marked) as vm:
+        np.testing.assert_allclose(np.asarray(vm.run(x)), np.exp(np.tanh(x)), rtol=1e-5)
