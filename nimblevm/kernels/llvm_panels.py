@@ -6,9 +6,9 @@
     tile[r * tile_row + 16 * p + t] = sum over k < depth of x[r * x_row + k] * w[p * w_panel + k * w_step + t]
 
 for any number of rows and panels, t < 16; strides count elements. The function chooses by rows and panels among loops
-that keep all their sums in registers, written with vectors of 16 elements, which LLVM splits for narrower targets.
-Seven rows are 4 and 3, not 6 and 1: one row takes as long as three where weights are read from a cache. All kernels of
-a module share them. variants.py says what there is to choose.
+that keep all their sums in registers (registers.py), written with vectors of a register's size. Seven rows are 4 and 3,
+not 6 and 1: one row takes as long as three where weights are read from a cache. All kernels of a module share them.
+variants.py says what there is to choose.
 
 `next` is what will be read after w. With many rows there is time to fetch it: one cache line in each turn of the depth
 for three rows and more, so LOW rows fetch the share of one panel of float32, the next LOW rows that of the panel behind
@@ -23,6 +23,10 @@ multiplied the next two are fetched into the second-level cache (MiniLM, 10 toke
 rows still take four panels at once, and fetch all of the next four if there is but one block (6 tokens: 1.6 instead of
 2.2 ms).
 
+With fewer registers LOW rows take one panel at once, so four in turn. Each pass fetches `line` bytes in a turn of the
+depth: a quarter of its panel, so that LOW rows fetch the share of one panel as above; with one block of rows a half, or
+all if it is one pass.
+
 The scheme (a column panel streams past, rows are broadcast) is that of Goto and van de Geijn, "Anatomy of
 High-Performance Matrix Multiplication", 2008; at batch 1 nothing but the stream of weights matters.
 """
@@ -30,10 +34,10 @@ High-Performance Matrix Multiplication", 2008; at batch 1 nothing but the stream
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from nimblevm.kernels.llvm_half import half_to_float
 from nimblevm.kernels.panel_tile import LANES, LOW, MANY, MAX_PANELS, MAX_ROWS
+from nimblevm.kernels.registers import Registers
 from nimblevm.kernels.variants import Variant
 
 FEW = 2
@@ -48,52 +52,30 @@ _WEIGHTS = {**_TYPES, "float16": "i16", "uint16": "i16"}
 _SIZES = {"float": 4, "double": 8, "i16": 2}
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """Vector registers of 16 float32 that sums may take, by target."""
-
-    vectors: int
-
-    @staticmethod
-    def of(features: tuple[str, ...]) -> Budget:
-        if "avx512f" in features:
-            return Budget(24)
-        if "avx" in features or "neon" in features:
-            return Budget(6)
-        return Budget(3)
-
-    def panels(self, rows: int, width: int) -> int:
-        """Panels at once for so many rows; `width`: vectors that 16 elements take."""
-        for panels in (4, 2, 1):
-            if rows * panels * width <= self.vectors:
-                return panels
-        return 0
-
-    def max_rows(self, width: int, most: int = MAX_ROWS) -> int:
-        return max(1, *(r for r in range(1, most + 1) if self.panels(r, width)))
-
-
 def symbol(x: str, w: str, variant: Variant) -> str:
     return f"panels.{x}.{w}.{variant.key}"
 
 
 def module_text(x: str, w: str, variant: Variant, features: tuple[str, ...]) -> str:
     """The micro-kernels of a variant for operands of these dtypes, and the function that chooses."""
-    budget, width = Budget.of(features), 2 if x == "float64" else 1
+    registers, size = Registers.of(features), _SIZES[_TYPES[x]]
     parts: list[str] = []
     cases: list[str] = []
     blocks: list[str] = []
     name = symbol(x, w, variant)
-    limit = budget.max_rows(width)
+    limit = registers.max_rows(size, MAX_ROWS)
     low = min(limit, LOW)
+    paced = registers.panels(low, size) < MAX_PANELS
     loops = [r for r in variant.rows if r <= limit]
     for rows in loops:
-        most = min(budget.panels(rows, width) or 1, variant.panels)
+        most = min(registers.panels(rows, size) or 1, variant.panels)
         sizes = [p for p in (4, 2, 1) if p <= most]
-        parts += [_Loop(x, w, rows, p, variant.ahead, features).text(name) for p in sizes]
+        parts += [
+            _Loop(x, w, rows, p, variant.ahead, features, paced=paced).text(name) for p in sizes
+        ]
         if _is_low(rows, sizes[0]):
             parts.append(_Loop(x, w, rows, MAX_PANELS, 0, features, only=True).text(name))
-        blocks.append(_panels_text(x, w, rows, sizes, name))
+        blocks.append(_panels_text(x, w, rows, sizes, name, paced))
     for left in range(1, limit + 1):
         cases.append(f"i64 {left}, label %rows{max(r for r in loops if r <= left)}")
     ends = ", ".join(f"[ {r}, %r{r}.end ]" for r in loops)
@@ -103,7 +85,7 @@ define internal void @{name}({_PARAMS}, i64 %blocks, i64 %rows, i64 %panels) #2 
 entry:
   %only = icmp ule i64 %blocks, 1
   %slow = icmp uge i64 %blocks, {MANY}
-  %line = select i1 %slow, i64 {LINE // 2}, i64 {LINE}
+{_pace(limit, _SIZES[_WEIGHTS[w]]) if paced else _LINE}
   br label %again
 again:
   %x.now = phi ptr [ %x, %entry ], [ %x.next, %more ]
@@ -133,8 +115,7 @@ more:
   %x.next = getelementptr {type_}, ptr %x.now, i64 %skip
   %tile.skip = mul i64 %now, %tile_row
   %tile.next = getelementptr {type_}, ptr %tile.now, i64 %tile.skip
-  %next.skip = mul i64 %depth, %line
-  %next.next = getelementptr i8, ptr %next.now, i64 %next.skip
+  %next.next = getelementptr i8, ptr %next.now, i64 %skipped
   br label %again
 done:
   ret void
@@ -175,10 +156,32 @@ def blocks_of_rows(
     return "\n".join(lines) + "\n"
 
 
-def _panels_text(x: str, w: str, rows: int, sizes: list[int], name: str) -> str:
+_LINE = f"""  %line = select i1 %slow, i64 {LINE // 2}, i64 {LINE}
+  %skipped = mul i64 %depth, %line"""
+
+
+def _pace(limit: int, size: int) -> str:
+    """`line`: bytes to fetch in a turn of a panel. skipped: what the four panels of some rows fetch."""
+    panel = LANES * size
+    return f"""  %pass = icmp sle i64 %rows, {limit}
+  %alone = select i1 %pass, i64 {panel}, i64 {panel // 2}
+  %shared = select i1 %slow, i64 {panel // MAX_PANELS // 2}, i64 {panel // MAX_PANELS}
+  %line = select i1 %only, i64 %alone, i64 %shared
+  %fetched = mul i64 %depth, %line
+  %skipped = mul i64 %fetched, {MAX_PANELS}"""
+
+
+def _panels_text(x: str, w: str, rows: int, sizes: list[int], name: str, paced: bool) -> str:
     types = (_TYPES[x], _WEIGHTS[w])
 
     def call(here: str, size: int) -> list[str]:
+        if paced:
+            return [
+                f"  {here}.before = mul i64 {here}.p, %fetched",
+                f"  {here}.fetch = getelementptr i8, ptr %next.now, i64 {here}.before",
+                f"  call void @{name}.{rows}x{size}(ptr %x.now, i64 %x_row, ptr {here}.w, i64 %w_step, "
+                f"i64 %w_panel, i64 %depth, ptr {here}.t, i64 %tile_row, ptr {here}.fetch, i64 %line)",
+            ]
         fetches = rows > LOW or _is_low(rows, size)
         function, choice = f"@{name}.{rows}x{size}", []
         if _is_low(rows, size):
@@ -211,7 +214,7 @@ def _behind(here: str, size: int) -> list[str]:
 
 
 Sum = tuple[int, int, int]
-"""Row, panel and chain of a sum."""
+"""Row, vector and chain of a sum."""
 
 
 def _register(loop: str, of: Sum) -> str:
@@ -220,7 +223,7 @@ def _register(loop: str, of: Sum) -> str:
 
 
 class _Loop:
-    """Writes one micro-kernel: `rows` x `panels` sums in registers."""
+    """Writes one micro-kernel: the sums of `rows` x `panels` in registers, a vector each."""
 
     def __init__(
         self,
@@ -231,25 +234,33 @@ class _Loop:
         ahead: int,
         features: tuple[str, ...],
         only: bool = False,
+        paced: bool = False,
     ) -> None:
-        """only: no other rows meet these weights."""
+        """only: no other rows meet these weights. paced: how many bytes to fetch in a turn is a parameter."""
         self.rows, self.panels = rows, panels
         self.w, self.features = w, features
         self.type, self.weight = _TYPES[x], _WEIGHTS[w]
-        self.vector = f"<{LANES} x {self.type}>"
+        registers, size = Registers.of(features), _SIZES[self.type]
+        self.lanes = registers.lanes(size)
+        self.columns_wait = registers.columns_wait(rows, panels, size)
+        self.vectors = panels * LANES // self.lanes
+        self.vector, self.align = f"<{self.lanes} x {self.type}>", self.lanes * size
         self.lines: list[str] = []
         self.count = 0
         self.streams = rows <= 2
-        # A sum waits four cycles for the one before: with few of them the turns of the depth take turns.
-        self.chains = max(1, 4 // (rows * panels)) if self.streams else 1
+        # With few sums, which wait for the ones before, the turns of the depth take turns.
+        self.chains = registers.chains(rows, panels, size) if self.streams else 1
         self.sums = [
-            (r, p, c) for r in range(rows) for p in range(panels) for c in range(self.chains)
+            (r, v, c) for r in range(rows) for v in range(self.vectors) for c in range(self.chains)
         ]
         self.ahead = ahead if self.streams else 0
         self.fetched = panels if rows > LOW else int(_is_low(rows, panels))
         if only:
             self.fetched = panels * LANES * _SIZES[self.weight] // LINE
-        self.locality = _SECOND_LEVEL if only or rows > LOW else _FIRST_LEVEL
+        self.paced = paced
+        if paced:
+            self.fetched = 0 if self.streams else panels
+        self.locality = _SECOND_LEVEL if paced or only or rows > LOW else _FIRST_LEVEL
         self.name = f"{rows}x{panels}.only" if only else f"{rows}x{panels}"
 
     def do(self, text: str) -> str:
@@ -258,16 +269,16 @@ class _Loop:
         return f"%v{self.count}"
 
     def column(self, place: str) -> str:
-        """The 16 elements of w at `place`, as wide as the sums."""
-        raw = f"<{LANES} x {self.weight}>"
+        """The elements of w at `place`, as wide as the sums."""
+        raw = f"<{self.lanes} x {self.weight}>"
         found = self.do(f"load {raw}, ptr {place}, align {_SIZES[self.weight]}")
         match self.w:
             case "float16":
-                return half_to_float(self.do, found, self.features, LANES)
+                return half_to_float(self.do, found, self.features, self.lanes)
             case "uint16":
-                wide = self.do(f"zext {raw} {found} to <{LANES} x i32>")
-                bits = self.do(f"shl <{LANES} x i32> {wide}, splat (i32 16)")
-                return self.do(f"bitcast <{LANES} x i32> {bits} to {self.vector}")
+                wide = self.do(f"zext {raw} {found} to <{self.lanes} x i32>")
+                bits = self.do(f"shl <{self.lanes} x i32> {wide}, splat (i32 16)")
+                return self.do(f"bitcast <{self.lanes} x i32> {bits} to {self.vector}")
         return found
 
     def fetch(self, place: str, ahead: int, locality: int) -> None:
@@ -276,32 +287,62 @@ class _Loop:
             f"  call void @llvm.prefetch.p0(ptr {there}, i32 0, i32 {locality}, i32 1)"
         )
 
-    def step(self, k: str, offset: str, chain: int, sums: dict[Sum, str]) -> dict[Sum, str]:
-        """One turn of the depth at index k of x and `offset` of w, added to the sums of a chain."""
-        columns = []
-        for p in range(self.panels):
-            place = self.do(f"getelementptr {self.weight}, ptr %w{p}, i64 {offset}")
-            if self.ahead:
-                self.fetch(place, self.ahead, _FIRST_LEVEL)
-            columns.append(self.column(place))
+    def follow(self, k: str) -> None:
+        """Fetch what is a turn's share of the weights that follow."""
         for line in range(self.fetched):
             # Half of a line a turn asks for each line twice, which costs less than a branch.
-            each = "%line" if self.locality == _FIRST_LEVEL else self.fetched * LINE
-            first = self.do(f"mul i64 {k}, {each}")
+            of_call = self.paced or self.locality == _FIRST_LEVEL
+            first = self.do(f"mul i64 {k}, {'%line' if of_call else self.fetched * LINE}")
             place = self.do(f"getelementptr i8, ptr %next, i64 {first}")
             self.fetch(place, line * LINE, self.locality)
-        new = dict(sums)
-        for r in range(self.rows):
-            place = self.do(f"getelementptr {self.type}, ptr %x{r}, i64 {k}")
-            value = self.do(f"load {self.type}, ptr {place}")
-            one = self.do(f"insertelement {self.vector} poison, {self.type} {value}, i64 0")
-            same = self.do(
-                f"shufflevector {self.vector} {one}, {self.vector} poison, <{LANES} x i32> zeroinitializer"
+
+    def row(self, r: int, k: str) -> str:
+        """A vector of x at index k of row r."""
+        value = self.do(
+            f"load {self.type}, ptr {self.do(f'getelementptr {self.type}, ptr %x{r}, i64 {k}')}"
+        )
+        one = self.do(f"insertelement {self.vector} poison, {self.type} {value}, i64 0")
+        return self.do(
+            f"shufflevector {self.vector} {one}, {self.vector} poison, <{self.lanes} x i32> zeroinitializer"
+        )
+
+    def step(self, k: str, offset: str, chain: int, sums: dict[Sum, str]) -> dict[Sum, str]:
+        """One turn of the depth at index k of x and `offset` of w, added to the sums of a chain."""
+        places = [
+            self.do(f"getelementptr {self.weight}, ptr %w{p}, i64 {offset}")
+            for p in range(self.panels)
+        ]
+        for place in places if self.ahead else ():
+            self.fetch(place, self.ahead, _FIRST_LEVEL)
+
+        def column(v: int) -> str:
+            panel, lane = divmod(v * self.lanes, LANES)
+            return self.column(
+                self.do(f"getelementptr {self.weight}, ptr {places[panel]}, i64 {lane}")
             )
-            for p in range(self.panels):
-                product = self.do(f"fmul contract {self.vector} {same}, {columns[p]}")
-                old = sums[r, p, chain]
-                new[r, p, chain] = self.do(f"fadd contract {self.vector} {old}, {product}")
+
+        new = dict(sums)
+
+        def add(r: int, v: int, x: str, w: str) -> None:
+            product = self.do(f"fmul contract {self.vector} {x}, {w}")
+            new[r, v, chain] = self.do(
+                f"fadd contract {self.vector} {sums[r, v, chain]}, {product}"
+            )
+
+        if self.columns_wait:
+            columns = [column(v) for v in range(self.vectors)]
+            self.follow(k)
+            for r in range(self.rows):
+                x = self.row(r, k)
+                for v, w in enumerate(columns):
+                    add(r, v, x, w)
+        else:
+            rows = [self.row(r, k) for r in range(self.rows)]
+            self.follow(k)
+            for v in range(self.vectors):
+                w = column(v)
+                for r, x in enumerate(rows):
+                    add(r, v, x, w)
         return new
 
     def text(self, symbol_: str) -> str:
@@ -324,15 +365,15 @@ class _Loop:
         after = {s: _register("main", s) for s in self.sums}
         self._level("tail", 1, "main", after, "%main.k", "%main.o", "%depth", "end")
         self.lines.append("end:")
-        for r, p in ((r, p) for r in range(self.rows) for p in range(self.panels)):
-            total = _register("tail", (r, p, 0))
+        for r, v in ((r, v) for r in range(self.rows) for v in range(self.vectors)):
+            total = _register("tail", (r, v, 0))
             for chain in range(1, self.chains):
-                other = _register("tail", (r, p, chain))
+                other = _register("tail", (r, v, chain))
                 total = self.do(f"fadd {self.vector} {total}, {other}")
             row = self.do(f"mul i64 %tile_row, {r}")
             row = self.do(f"getelementptr {self.type}, ptr %tile, i64 {row}")
-            place = self.do(f"getelementptr {self.type}, ptr {row}, i64 {p * LANES}")
-            self.lines.append(f"  store {self.vector} {total}, ptr {place}, align 64")
+            place = self.do(f"getelementptr {self.type}, ptr {row}, i64 {v * self.lanes}")
+            self.lines.append(f"  store {self.vector} {total}, ptr {place}, align {self.align}")
         self.lines.append("  ret void")
         params = _PARAMS.replace("ptr", "ptr noalias") + ", i64 %line"
         head = f"define internal void @{symbol_}.{self.name}({params}) #2 {{"
@@ -380,4 +421,4 @@ class _Loop:
         ]
 
 
-__all__ = ["FEW", "MAX_ROWS", "Budget", "blocks_of_rows", "module_text", "symbol"]
+__all__ = ["FEW", "MAX_ROWS", "blocks_of_rows", "module_text", "symbol"]

@@ -13,10 +13,12 @@ the whole window. The scheme is that of llvm_panels.py, which has a product's ro
 
 from __future__ import annotations
 
-from nimblevm.kernels.llvm_panels import Budget, blocks_of_rows
+from nimblevm.kernels.llvm_panels import blocks_of_rows
 from nimblevm.kernels.panel_tile import LANES, LOW, TILE_ROW
+from nimblevm.kernels.registers import Registers
 
 _TYPES = {"float32": "float", "float64": "double"}
+_SIZES = {"float32": 4, "float64": 8}
 _PARAMS = (
     "ptr noalias %x, ptr noalias %offsets, ptr noalias %w, i64 %w_panel, i64 %na, i64 %sa, i64 %nb, i64 %sb, "
     "i64 %depth, ptr noalias %tile"
@@ -30,13 +32,13 @@ def symbol(dtype: str) -> str:
 
 def module_text(dtype: str, features: tuple[str, ...]) -> str:
     """The micro-kernels for operands of this dtype, and the function that chooses."""
-    budget, width, name = Budget.of(features), 2 if dtype == "float64" else 1, symbol(dtype)
-    limit = budget.max_rows(width, LOW)
+    registers, size, name = Registers.of(features), _SIZES[dtype], symbol(dtype)
+    limit = registers.max_rows(size, LOW)
     parts: list[str] = []
     blocks: list[str] = []
     for rows in range(1, limit + 1):
-        sizes = [p for p in (4, 2, 1) if p <= (budget.panels(rows, width) or 1)]
-        parts += [_Loop(dtype, rows, panels).text(name) for panels in sizes]
+        sizes = [p for p in (4, 2, 1) if p <= (registers.panels(rows, size) or 1)]
+        parts += [_Loop(dtype, rows, panels, registers).text(name) for panels in sizes]
         blocks.append(_panels_text(dtype, rows, sizes, name))
     cases = " ".join(f"i64 {r}, label %rows{r}" for r in range(1, limit + 1))
     ends = ", ".join(f"[ {r}, %r{r}.end ]" for r in range(1, limit + 1))
@@ -78,11 +80,14 @@ def _panels_text(dtype: str, rows: int, sizes: list[int], name: str) -> str:
 class _Loop:
     """Writes one micro-kernel: `rows` x `panels` sums in registers, through loops over a, b and the depth."""
 
-    def __init__(self, dtype: str, rows: int, panels: int) -> None:
+    def __init__(self, dtype: str, rows: int, panels: int, registers: Registers) -> None:
         self.rows, self.panels = rows, panels
-        self.type = _TYPES[dtype]
-        self.vector = f"<{LANES} x {self.type}>"
-        self.sums = [f"{r}.{p}" for r in range(rows) for p in range(panels)]
+        self.type, self.size = _TYPES[dtype], _SIZES[dtype]
+        self.lanes = registers.lanes(self.size)
+        self.columns_wait = registers.columns_wait(rows, panels, self.size)
+        self.vectors = panels * LANES // self.lanes
+        self.vector = f"<{self.lanes} x {self.type}>"
+        self.sums = [f"{r}.{v}" for r in range(rows) for v in range(self.vectors)]
         self.lines: list[str] = []
 
     def text(self, name: str) -> str:
@@ -157,10 +162,10 @@ class _Loop:
     def _store(self) -> None:
         """The sums into their tile."""
         for r in range(self.rows):
-            for p in range(self.panels):
+            for v in range(self.vectors):
                 self.lines += [
-                    f"  %t{r}.{p} = getelementptr {self.type}, ptr %tile, i64 {r * TILE_ROW + p * LANES}",
-                    f"  store {self.vector} %a.{r}.{p}, ptr %t{r}.{p}, align 64",
+                    f"  %t{r}.{v} = getelementptr {self.type}, ptr %tile, i64 {r * TILE_ROW + v * self.lanes}",
+                    f"  store {self.vector} %a.{r}.{v}, ptr %t{r}.{v}, align {self.lanes * self.size}",
                 ]
         self.lines.append("  ret void")
 
@@ -183,24 +188,39 @@ class _Loop:
 
     def _step(self) -> None:
         """One turn of the depth."""
-        lines, size, vector = self.lines, 4 if self.type == "float" else 8, self.vector
-        for p in range(self.panels):
-            lines += [
-                f"  %wa{p} = getelementptr {self.type}, ptr %w{p}, i64 %k.w",
-                f"  %c{p} = load {vector}, ptr %wa{p}, align {size}",
-            ]
-        for r in range(self.rows):
-            lines += [
-                f"  %xa{r} = getelementptr {self.type}, ptr %x{r}, i64 %k.x",
-                f"  %v{r} = load {self.type}, ptr %xa{r}",
-                f"  %one{r} = insertelement {vector} poison, {self.type} %v{r}, i64 0",
-                f"  %all{r} = shufflevector {vector} %one{r}, {vector} poison, <{LANES} x i32> zeroinitializer",
-            ]
-            for p in range(self.panels):
-                lines += [
-                    f"  %m{r}.{p} = fmul contract {vector} %all{r}, %c{p}",
-                    f"  %new.{r}.{p} = fadd contract {vector} %k.{r}.{p}, %m{r}.{p}",
-                ]
+        columns = [self._column(v) for v in range(self.vectors)]
+        rows = [self._row(r) for r in range(self.rows)]
+        if self.columns_wait:
+            self.lines += [line for column in columns for line in column]
+            for r, row in enumerate(rows):
+                self.lines += [*row, *(x for v in range(self.vectors) for x in self._add(r, v))]
+        else:
+            self.lines += [line for row in rows for line in row]
+            for v, column in enumerate(columns):
+                self.lines += [*column, *(x for r in range(self.rows) for x in self._add(r, v))]
+
+    def _column(self, v: int) -> list[str]:
+        panel, lane = divmod(v * self.lanes, LANES)
+        return [
+            f"  %wa{v} = getelementptr {self.type}, ptr %w{panel}, i64 %k.w",
+            f"  %wb{v} = getelementptr {self.type}, ptr %wa{v}, i64 {lane}",
+            f"  %c{v} = load {self.vector}, ptr %wb{v}, align {self.size}",
+        ]
+
+    def _row(self, r: int) -> list[str]:
+        vector = self.vector
+        return [
+            f"  %xa{r} = getelementptr {self.type}, ptr %x{r}, i64 %k.x",
+            f"  %v{r} = load {self.type}, ptr %xa{r}",
+            f"  %one{r} = insertelement {vector} poison, {self.type} %v{r}, i64 0",
+            f"  %all{r} = shufflevector {vector} %one{r}, {vector} poison, <{self.lanes} x i32> zeroinitializer",
+        ]
+
+    def _add(self, r: int, v: int) -> list[str]:
+        return [
+            f"  %m{r}.{v} = fmul contract {self.vector} %all{r}, %c{v}",
+            f"  %new.{r}.{v} = fadd contract {self.vector} %k.{r}.{v}, %m{r}.{v}",
+        ]
 
 
 __all__ = ["module_text", "symbol"]

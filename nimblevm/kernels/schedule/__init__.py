@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nimblevm.kernels.loop_ir import Kernel
+from nimblevm.kernels.registers import Registers
 from nimblevm.kernels.schedule.beside import tile_beside
 from nimblevm.kernels.schedule.blocks import tile_blocks
 from nimblevm.kernels.schedule.dense import tile_products
@@ -22,7 +23,7 @@ def schedule(kernel: Kernel, features: tuple[str, ...], choices: Choices | None 
     choices: how its products run; by default as the committed table says (variants.py).
     Buffers named STACK, behind the kernel's own, are arrays on the stack.
     """
-    registers = 32 if "avx512vl" in features or "neon" in features else 16
+    registers = Registers.of(features).count
     buffers, body = tile_windows(kernel.buffers, kernel.body, images_only=True)
     buffers, body = tile_beside(buffers, body, features, choices)
     buffers, body = tile_panels(buffers, body, features, choices)
