@@ -4,7 +4,8 @@
 
 #include <stdint.h>
 
-uint64_t nvm_now(void); /* ns, monotonic */
+uint64_t nvm_now(void);        /* ns, monotonic */
+uint64_t nvm_now_coarse(void); /* the same, some ms behind, for a third of the time */
 
 /* A counter that runs at one speed on all CPUs: the time stamp counter where there is one, else ns.
  */

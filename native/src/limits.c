@@ -15,12 +15,15 @@ NVM_COLD nvm_status nvm_vm_stopped(const nvm_vm *vm, nvm_status code, const char
                   inside, kernel);
 }
 
+/* Kernels ask hundreds of times a millisecond: the exact clock only where time is limited. */
 nvm_status nvm_vm_poll(nvm_vm *vm) {
   if (atomic_load_explicit(&vm->cancel, memory_order_relaxed))
     return nvm_vm_stopped(vm, NVM_CANCELLED, NULL);
-  uint64_t now = nvm_now();
-  if (now >= vm->deadline) return nvm_vm_stopped(vm, NVM_TIME_LIMIT, NULL);
-  if (!vm->poll || !pthread_equal(pthread_self(), vm->thread) || now < vm->next_poll) return NVM_OK;
+  if (vm->deadline != UINT64_MAX && nvm_now() >= vm->deadline)
+    return nvm_vm_stopped(vm, NVM_TIME_LIMIT, NULL);
+  if (!vm->poll || !pthread_equal(pthread_self(), vm->thread)) return NVM_OK;
+  const uint64_t now = nvm_now_coarse();
+  if (now < vm->next_poll) return NVM_OK;
   vm->next_poll = now + POLL_INTERVAL;
   if (vm->poll(vm->poll_context)) return nvm_vm_stopped(vm, NVM_INTERRUPTED, NULL);
   return NVM_OK;
@@ -70,13 +73,11 @@ void nvm_limits_begin(nvm_vm *vm) {
   if (limits->instructions && limits->instructions < UINT64_MAX / 4)
     vm->fuel_left = limits->instructions * 4;
   vm->deadline = UINT64_MAX;
-  vm->next_poll = 0;
-  if (limits->nanoseconds || vm->poll) {
-    uint64_t now = nvm_now();
-    vm->next_poll = now + POLL_INTERVAL;
-    if (limits->nanoseconds && limits->nanoseconds < UINT64_MAX - now)
-      vm->deadline = now + limits->nanoseconds;
+  if (limits->nanoseconds) {
+    const uint64_t now = nvm_now();
+    if (limits->nanoseconds < UINT64_MAX - now) vm->deadline = now + limits->nanoseconds;
   }
+  if (vm->poll) vm->next_poll = nvm_now_coarse() + POLL_INTERVAL;
   start_slice(vm);
 }
 
