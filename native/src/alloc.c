@@ -166,11 +166,6 @@ NVM_COLD void nvm_heap_release(nvm_heap *heap) {
   nvm_heap_drain(heap);
   nvm_heap_trim(heap, 0, 0);
   free_chunks(heap);
-  while (heap->borrowed_free) {
-    nvm_storage *storage = heap->borrowed_free;
-    heap->borrowed_free = storage->next;
-    nvm_free(storage);
-  }
   if (heap->free_cached) heap->free_cached(heap);
   nvm_free(heap->marked);
   close_pools(heap);
@@ -217,12 +212,6 @@ NVM_COLD nvm_status nvm_heap_over(nvm_heap *heap, nvm_status code, int64_t bytes
   if (heap->pressure) return heap->pressure(heap->vm, code, bytes);
   NVM_FAIL(code, "limit reached: %lld objects, %lld bytes", (long long)heap->live_objects,
            (long long)heap->live_bytes);
-}
-
-NVM_COLD nvm_status nvm_heap_full(nvm_heap *heap, size_t size) {
-  if (heap->live_objects >= heap->object_cap) NVM_TRY(nvm_heap_over(heap, NVM_OBJECT_LIMIT, 0));
-  if (heap->live_bytes + (int64_t)size <= heap->byte_cap) return NVM_OK;
-  return nvm_heap_over(heap, NVM_MEMORY_LIMIT, (int64_t)size);
 }
 
 /* --- storage ---------------------------------------------------------------------------------- */
@@ -312,11 +301,7 @@ nvm_status(nvm_storage_create)(nvm_heap *heap, uint32_t device, size_t size, siz
 
 nvm_status nvm_storage_borrow(nvm_heap *heap, const void *memory, size_t size,
                               void (*release)(void *), void *owner, nvm_storage **out_storage) {
-  nvm_storage *storage = heap->borrowed_free;
-  if (storage)
-    heap->borrowed_free = storage->next;
-  else
-    storage = heap_malloc(heap, sizeof *storage);
+  nvm_storage *storage = nvm_cell_take(heap, sizeof *storage);
   if (!storage) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for a block's header");
   memset(storage, 0, sizeof *storage);
   storage->header =
@@ -333,8 +318,7 @@ void nvm_storage_recycle(nvm_heap *heap, nvm_storage *storage) {
   nvm_pool *pool = storage->pool;
   if (NVM_UNLIKELY(!pool)) {
     if (storage->release) storage->release(storage->owner);
-    storage->next = heap->borrowed_free;
-    heap->borrowed_free = storage;
+    nvm_cell_give(heap, storage, sizeof *storage);
     return;
   }
   heap->live_bytes -= (int64_t)storage->capacity;
@@ -365,14 +349,19 @@ NVM_EXPORT void nvm_storage_release_handle(void *storage) {
 
 /* --- cells ------------------------------------------------------------------------------------ */
 
-NVM_COLD void *nvm_cell_create_slow(nvm_heap *heap, size_t size, uint32_t size_class,
-                                    size_t units) {
-  size_t bytes = units << NVM_CELL_SHIFT;
-  (void)size;
-  (void)size_class;
+void *(nvm_cell_take)(nvm_heap * heap, size_t size) {
 #ifdef NVM_ASAN
   return heap_malloc(heap, size); /* exact and unpooled, so that the sanitizer sees each object */
-#endif
+#else
+  size_t units;
+  const uint32_t size_class = nvm_size_class((size + 15) >> NVM_CELL_SHIFT, &units);
+  const size_t bytes = units << NVM_CELL_SHIFT;
+  void *cell = heap->cells[size_class];
+  if (cell) {
+    memcpy(&heap->cells[size_class], cell, sizeof cell);
+    if (bytes > NVM_LARGE_CELL) heap->large_cached -= bytes;
+    return cell;
+  }
   if (bytes > NVM_LARGE_CELL) return heap_malloc(heap, bytes);
   if ((size_t)(heap->chunk_end - heap->chunk_at) < bytes) {
     char *chunk = heap_malloc(heap, CHUNK_BYTES);
@@ -383,25 +372,40 @@ NVM_COLD void *nvm_cell_create_slow(nvm_heap *heap, size_t size, uint32_t size_c
     heap->chunk_end = chunk + CHUNK_BYTES;
     heap->chunk_bytes += CHUNK_BYTES;
   }
-  void *cell = heap->chunk_at;
+  cell = heap->chunk_at;
   heap->chunk_at += bytes;
   return cell;
+#endif
 }
 
-NVM_COLD void nvm_cell_free_large(nvm_heap *heap, void *cell, uint32_t size_class, size_t units) {
-  size_t bytes = units << NVM_CELL_SHIFT;
+void nvm_cell_give(nvm_heap *heap, void *cell, size_t size) {
 #ifdef NVM_ASAN
-  (void)size_class;
-  (void)bytes;
   (void)heap;
+  (void)size;
   nvm_free(cell);
 #else
-  if (heap->large_cached + bytes > LARGE_CACHE) {
-    nvm_free(cell);
-    return;
+  size_t units;
+  const uint32_t size_class = nvm_size_class((size + 15) >> NVM_CELL_SHIFT, &units);
+  const size_t bytes = units << NVM_CELL_SHIFT;
+  if (bytes > NVM_LARGE_CELL) {
+    if (heap->large_cached + bytes > LARGE_CACHE) {
+      nvm_free(cell);
+      return;
+    }
+    heap->large_cached += bytes;
   }
   memcpy(cell, &heap->cells[size_class], sizeof cell);
   heap->cells[size_class] = cell;
-  heap->large_cached += bytes;
 #endif
+}
+
+NVM_COLD nvm_status nvm_cell_create_slow(nvm_heap *heap, size_t size, void **out_cell) {
+  if (heap->live_objects >= heap->object_cap) NVM_TRY(nvm_heap_over(heap, NVM_OBJECT_LIMIT, 0));
+  if (heap->live_bytes + (int64_t)size > heap->byte_cap)
+    NVM_TRY(nvm_heap_over(heap, NVM_MEMORY_LIMIT, (int64_t)size));
+  *out_cell = (nvm_cell_take)(heap, size);
+  if (!*out_cell) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for an object of %zu bytes", size);
+  heap->live_objects++;
+  heap->live_bytes += (int64_t)size;
+  return NVM_OK;
 }

@@ -101,7 +101,6 @@ typedef struct nvm_heap {
   void *chunks;                  /* where small cells are cut from */
   char *chunk_at, *chunk_end;
   size_t chunk_bytes, large_cached;
-  nvm_storage *borrowed_free;
 
   nvm_ref *refs; /* all cells of `ref`, for the collection of cycles */
   size_t n_refs, refs_threshold;
@@ -191,53 +190,45 @@ static inline void nvm_storage_release(nvm_heap *heap, nvm_storage *storage) {
     nvm_storage_recycle(heap, storage);
 }
 
-/* --- cells of objects --- */
-void *nvm_cell_create_slow(nvm_heap *heap, size_t size, uint32_t size_class, size_t units);
-void nvm_cell_free_large(nvm_heap *heap, void *cell, uint32_t size_class, size_t units);
-#define NVM_LARGE_CELL 8192
-
-/* NULL: no memory. */
-static inline void *nvm_cell_create(nvm_heap *heap, size_t size) {
-  size_t units;
-  uint32_t size_class = nvm_size_class((size + 15) >> NVM_CELL_SHIFT, &units);
-  void *cell = heap->cells[size_class];
-  if (NVM_UNLIKELY(!cell)) return nvm_cell_create_slow(heap, size, size_class, units);
-  memcpy(&heap->cells[size_class], cell, sizeof cell);
-  if (NVM_UNLIKELY(units << NVM_CELL_SHIFT > NVM_LARGE_CELL))
-    heap->large_cached -= units << NVM_CELL_SHIFT;
-  return cell;
-}
-
-static inline void nvm_cell_free(nvm_heap *heap, void *cell, size_t size) {
-  size_t units;
-  uint32_t size_class = nvm_size_class((size + 15) >> NVM_CELL_SHIFT, &units);
-#ifdef NVM_ASAN
-  nvm_cell_free_large(heap, cell, size_class, units);
-#else
-  if (NVM_UNLIKELY(units << NVM_CELL_SHIFT > NVM_LARGE_CELL)) {
-    nvm_cell_free_large(heap, cell, size_class, units);
-    return;
-  }
-  memcpy(cell, &heap->cells[size_class], sizeof cell);
-  heap->cells[size_class] = cell;
-#endif
-}
-
-/* Count one more object of `size` bytes against the limits. */
 NVM_NODISCARD nvm_status nvm_heap_over(nvm_heap *heap, nvm_status code, int64_t bytes);
-NVM_NODISCARD nvm_status nvm_heap_full(nvm_heap *heap, size_t size);
-NVM_NODISCARD static inline nvm_status nvm_heap_count(nvm_heap *heap, size_t size) {
-  if (NVM_UNLIKELY(heap->live_objects >= heap->object_cap ||
-                   heap->live_bytes + (int64_t)size > heap->byte_cap))
-    NVM_TRY(nvm_heap_full(heap, size));
+
+/* --- cells --- */
+enum { NVM_SMALL_CELL = 16 }; /* units up to which classes are exact */
+#define NVM_LARGE_CELL 8192
+/* Memory from the free lists or the chunks; NULL: no memory. */
+void *nvm_cell_take(nvm_heap *heap, size_t size);
+void nvm_cell_give(nvm_heap *heap, void *cell, size_t size);
+
+/* A cell for an object, which counts against the limits. out_cell: owned. Errors: OUT_OF_MEMORY,
+ * OBJECT_LIMIT, MEMORY_LIMIT. */
+NVM_NODISCARD nvm_status nvm_cell_create_slow(nvm_heap *heap, size_t size, void **out_cell);
+NVM_NODISCARD static inline nvm_status nvm_cell_create(nvm_heap *heap, size_t size,
+                                                       void **out_cell) {
+  const size_t units = (size + 15) >> NVM_CELL_SHIFT;
+  if (NVM_UNLIKELY(units > NVM_SMALL_CELL || heap->live_objects >= heap->object_cap ||
+                   heap->live_bytes + (int64_t)size > heap->byte_cap || !heap->cells[units - 1]))
+    return nvm_cell_create_slow(heap, size, out_cell);
   heap->live_objects++;
   heap->live_bytes += (int64_t)size;
+  *out_cell = heap->cells[units - 1];
+  memcpy(&heap->cells[units - 1], *out_cell, sizeof *out_cell);
   return NVM_OK;
 }
 
-static inline void nvm_heap_uncount(nvm_heap *heap, size_t size) {
+static inline void nvm_cell_free(nvm_heap *heap, void *cell, size_t size) {
+  const size_t units = (size + 15) >> NVM_CELL_SHIFT;
   heap->live_objects--;
   heap->live_bytes -= (int64_t)size;
+#ifndef NVM_ASAN
+  if (NVM_LIKELY(units <= NVM_SMALL_CELL)) {
+    memcpy(cell, &heap->cells[units - 1], sizeof cell);
+    heap->cells[units - 1] = cell;
+    return;
+  }
+#else
+  (void)units;
+#endif
+  nvm_cell_give(heap, cell, size);
 }
 
 #ifdef NVM_TEST

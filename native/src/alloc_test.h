@@ -40,11 +40,12 @@ void nvm_test_fail_file(const char *file);
 #define NVM_OR_NULL(call) (nvm_test_allow(NVM_ALLOC_SITE()) ? (call) : NULL)
 #define NVM_OR_FAIL(call) (nvm_test_allow(NVM_ALLOC_SITE()) ? (call) : nvm_test_refuse())
 
-#define nvm_allocation_allowed()    nvm_test_allow(NVM_ALLOC_SITE())
-#define nvm_malloc(size)            NVM_OR_NULL((nvm_malloc)(size))
-#define nvm_calloc(size)            NVM_OR_NULL((nvm_calloc)(size))
-#define nvm_realloc(memory, size)   NVM_OR_NULL((nvm_realloc)((memory), (size)))
-#define nvm_cell_create(heap, size) NVM_OR_NULL((nvm_cell_create)((heap), (size)))
+#define nvm_allocation_allowed()         nvm_test_allow(NVM_ALLOC_SITE())
+#define nvm_malloc(size)                 NVM_OR_NULL((nvm_malloc)(size))
+#define nvm_calloc(size)                 NVM_OR_NULL((nvm_calloc)(size))
+#define nvm_realloc(memory, size)        NVM_OR_NULL((nvm_realloc)((memory), (size)))
+#define nvm_cell_take(heap, size)        NVM_OR_NULL((nvm_cell_take)((heap), (size)))
+#define nvm_cell_create(heap, size, out) NVM_OR_FAIL((nvm_cell_create)((heap), (size), (out)))
 #define nvm_storage_create(heap, device, size, alignment, out) \
   NVM_OR_FAIL((nvm_storage_create)((heap), (device), (size), (alignment), (out)))
 

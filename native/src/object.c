@@ -16,14 +16,9 @@ _Static_assert(sizeof(nvm_adt) == sizeof(nvm_closure) &&
 static nvm_status create_composite(nvm_heap *heap, uint8_t kind, uint32_t number, uint32_t n,
                                    nvm_adt **out_object) {
   size_t size = array_size(sizeof(nvm_adt), n);
-  NVM_TRY(nvm_heap_count(heap, size));
-  nvm_adt *made = nvm_cell_create(heap, size);
-  if (NVM_UNLIKELY(!made)) {
-    nvm_heap_uncount(heap, size);
-    NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for %s of %u %s",
-             kind == NVM_KIND_ADT ? "a value" : "a closure", n,
-             kind == NVM_KIND_ADT ? "fields" : "captures");
-  }
+  void *cell;
+  NVM_TRY(nvm_cell_create(heap, size, &cell));
+  nvm_adt *made = cell;
   made->header = (nvm_object){.refcount = 1, .kind = kind};
   made->ctor = number;
   made->n_fields = n;
@@ -47,12 +42,9 @@ nvm_status nvm_ref_create(nvm_heap *heap, nvm_object *value, nvm_ref **out_ref) 
   /* Cycles that a long run drops would else pile up until its end. */
   if (NVM_UNLIKELY(heap->n_refs >= heap->refs_threshold && heap->pressure))
     (void)heap->pressure(heap->vm, NVM_OK, 0);
-  NVM_TRY(nvm_heap_count(heap, sizeof(nvm_ref)));
-  nvm_ref *ref = nvm_cell_create(heap, sizeof *ref);
-  if (NVM_UNLIKELY(!ref)) {
-    nvm_heap_uncount(heap, sizeof *ref);
-    NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory for a ref");
-  }
+  void *cell;
+  NVM_TRY(nvm_cell_create(heap, sizeof(nvm_ref), &cell));
+  nvm_ref *ref = cell;
   ref->header = (nvm_object){.refcount = 1, .kind = NVM_KIND_REF};
   nvm_retain(value);
   ref->value = value;
@@ -113,7 +105,6 @@ static void free_cell(nvm_heap *heap, nvm_object *object) {
       size = sizeof(nvm_ref);
       break;
   }
-  nvm_heap_uncount(heap, size);
   nvm_cell_free(heap, object, size);
 }
 

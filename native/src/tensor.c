@@ -22,33 +22,40 @@ nvm_status nvm_shape_bytes(uint32_t dtype, uint32_t rank, const int64_t *dims, s
   return NVM_OK;
 }
 
+/* The optimizer would make loops over vectors of this, which cost more than few dims. */
+static inline void copy_dims(int64_t *to, uint32_t rank, const int64_t *dims) {
+  for (uint32_t i = 0; i < rank; i++) {
+    to[i] = dims[i];
+    __asm__("" : "+r"(i));
+  }
+}
+
 /* storage: consumed, also on failure. */
 static nvm_status make(nvm_heap *heap, nvm_storage *storage, char *data, size_t bytes,
                        uint32_t device, uint32_t dtype, uint32_t rank, const int64_t *dims,
                        nvm_tensor **out_tensor) {
-  size_t size = header_bytes(rank);
-  nvm_status status = nvm_heap_count(heap, size);
-  nvm_tensor *tensor = NULL;
-  if (NVM_LIKELY(status == NVM_OK)) {
-    tensor = nvm_cell_create(heap, size);
-    if (NVM_UNLIKELY(!tensor)) {
-      nvm_heap_uncount(heap, size);
-      status = nvm_fail(NVM_OUT_OF_MEMORY, "no memory for a tensor's header");
-    }
-  }
+  void *cell;
+  const nvm_status status = nvm_cell_create(heap, header_bytes(rank), &cell);
   if (NVM_UNLIKELY(status != NVM_OK)) {
     if (storage) nvm_storage_release(heap, storage);
     return status;
   }
+  nvm_tensor *tensor = cell;
   tensor->header = (nvm_object){.refcount = 1, .kind = NVM_KIND_TENSOR, .extra = (uint16_t)dtype};
   tensor->rank = (uint8_t)rank;
   tensor->device = (uint16_t)device;
   tensor->storage = storage;
   tensor->data = data;
   tensor->bytes = bytes;
-  for (uint32_t i = 0; i < rank; i++) tensor->dims[i] = dims[i];
+  copy_dims(tensor->dims, rank, dims);
   *out_tensor = tensor;
   return NVM_OK;
+}
+
+nvm_status nvm_tensor_whole(nvm_heap *heap, nvm_storage *storage, uint32_t dtype, uint32_t rank,
+                            const int64_t *dims, nvm_tensor **out_tensor) {
+  return make(heap, storage, storage->memory, storage->size, storage->device, dtype, rank, dims,
+              out_tensor);
 }
 
 nvm_status nvm_tensor_create(nvm_heap *heap, uint32_t device, uint32_t dtype, uint32_t rank,
@@ -294,9 +301,7 @@ nvm_status nvm_tensor_append(nvm_heap *heap, nvm_tensor *source, const nvm_tenso
 
 void nvm_tensor_free(nvm_heap *heap, nvm_tensor *tensor) {
   if (NVM_LIKELY(tensor->storage != NULL)) nvm_storage_release(heap, tensor->storage);
-  size_t size = header_bytes(tensor->rank);
-  nvm_heap_uncount(heap, size);
-  nvm_cell_free(heap, tensor, size);
+  nvm_cell_free(heap, tensor, header_bytes(tensor->rank));
 }
 
 #define READ(type)                        \

@@ -15,6 +15,11 @@ NVM_NODISCARD nvm_status nvm_shape_bytes(uint32_t dtype, uint32_t rank, const in
 NVM_NODISCARD nvm_status nvm_tensor_create(nvm_heap *heap, uint32_t device, uint32_t dtype,
                                            uint32_t rank, const int64_t *dims,
                                            nvm_tensor **out_tensor);
+/* A tensor that takes up a whole block (consumed, also on failure), whose size is that of the dims.
+ */
+NVM_NODISCARD nvm_status nvm_tensor_whole(nvm_heap *heap, nvm_storage *storage, uint32_t dtype,
+                                          uint32_t rank, const int64_t *dims,
+                                          nvm_tensor **out_tensor);
 /* A tensor at a byte offset of a block (retained). Errors also: INDEX_OUT_OF_RANGE if it does not
  * fit or is not aligned to its items. */
 NVM_NODISCARD nvm_status nvm_tensor_on(nvm_heap *heap, nvm_storage *storage, int64_t offset,
