@@ -31,24 +31,22 @@ typedef struct expected {
   uint32_t param;
 } expected;
 
-typedef struct value {
-  nvm_object *object; /* owned, NULL for an unboxed integer */
-  int64_t number;
-} value;
-
 typedef struct converter {
   nvm_vm *vm;
   const nvm_program *program;
   const nvm_function *function;
   const nvm_arg *args;
   size_t n_args;
-  expected *expect;  /* by argument */
-  expected *pending; /* the backward pass's stack */
-  value *values;     /* the forward pass's stack */
+  expected *expect;    /* by argument */
+  expected *pending;   /* the backward pass's stack */
+  nvm_object **values; /* the forward pass's stack, owned; NULL for an unboxed integer */
+  int64_t *ints;       /* registers of the integers to come */
   size_t n_values;
-  size_t n_envs;   /* entries in use */
-  int64_t *slots;  /* dims of the function's signature, -1 unbound */
-  int64_t *binder; /* the parameter that bound each */
+  size_t n_envs;         /* entries in use */
+  int64_t *slots;        /* dims of the function's signature, -1 unbound */
+  int64_t *binder;       /* the parameter that bound each */
+  const nvm_arg *placed; /* the last tensor that is used where it lies, or NULL */
+  size_t bytes;          /* of it */
 } converter;
 
 enum { SCRATCH_EXPECT, SCRATCH_PENDING, SCRATCH_VALUES, SCRATCH_ENVS, SCRATCH_SLOTS };
@@ -242,12 +240,14 @@ static typed resolve(const converter *c, uint32_t type, uint32_t env) {
   return entries[env + (uint32_t)k];
 }
 
-/* The environment of a type application: its resolved arguments. Recursive types mostly get the
- * same one again. */
+/* The environment of a type application: its resolved arguments, 0 if it has none. Recursive types
+ * mostly get the same one again. */
 static nvm_status enter_application(converter *c, typed application, uint32_t *out_env) {
   const nvm_type *type = &c->program->types[application.type];
   uint32_t n = type->n_words - 2;
   typed *entries;
+  *out_env = 0;
+  if (n == 0) return NVM_OK;
   NVM_TRY(reserve(c->vm, SCRATCH_ENVS, c->n_envs + n + 1, sizeof *entries, &entries));
   typed *made = entries + c->n_envs;
   made[0] = (typed){n, 0};
@@ -352,6 +352,7 @@ static nvm_status check_slot(converter *c, size_t i, uint32_t axis, uint32_t k, 
     if (!slot->program && slot->param >= 0) {
       c->slots[k] = got;
       c->binder[k] = c->expect[i].param;
+      c->placed = NULL; /* computed slots that were not known for it may be known now */
     }
     return NVM_OK;
   }
@@ -431,12 +432,39 @@ NVM_COLD static nvm_status take_moved(converter *c, size_t i, nvm_storage *stora
   return NVM_OK;
 }
 
-/* *out_taken: the value now holds the caller's memory and will call release. */
+/* Use the caller's memory where it lies. *out_taken: the value now holds it and will call release.
+ */
+static nvm_status place_tensor(converter *c, const nvm_arg *arg, size_t bytes, int *out_taken,
+                               nvm_tensor **out_tensor) {
+  nvm_heap *heap = c->vm->heap;
+  nvm_storage *storage;
+  NVM_TRY(nvm_storage_borrow(heap, arg->data, bytes, arg->release, arg->owner, &storage));
+  *out_taken = 1;
+  if (!arg->release) c->vm->borrowed = 1;
+  c->placed = arg;
+  c->bytes = bytes;
+  return nvm_tensor_whole(heap, storage, (uint32_t)arg->dtype, arg->rank, arg->shape, out_tensor);
+}
+
+static int is_aligned(const nvm_arg *arg) {
+  return ((uintptr_t)arg->data & (nvm_dtypes[arg->dtype].itemsize - 1)) == 0;
+}
+
+/* Whether a value is a tensor like the last one that was placed, so that there is no more to check:
+ * of the same type and the very same sizes, as the leaves of a tree are. */
+static int is_alike(const converter *c, const nvm_arg *arg) {
+  const nvm_arg *as = c->placed;
+  return as && arg->kind == as->kind && arg->shape == as->shape && arg->strides == as->strides &&
+         arg->dtype == as->dtype && arg->rank == as->rank && !arg->storage && arg->data &&
+         arg->dl_device_type == as->dl_device_type && is_aligned(arg) &&
+         c->expect[arg - c->args].type.type == c->expect[as - c->args].type.type;
+}
+
 static nvm_status make_tensor(converter *c, size_t i, int *out_taken, nvm_tensor **out_tensor) {
   const nvm_arg *arg = &c->args[i];
   nvm_heap *heap = c->vm->heap;
   uint32_t dtype = (uint32_t)arg->dtype;
-  size_t bytes, item = nvm_dtypes[dtype].itemsize;
+  size_t bytes;
   NVM_TRY(nvm_shape_bytes(dtype, arg->rank, arg->shape, &bytes));
   if (bytes && !arg->data) {
     return fail_at(c, i, NVM_INVALID_INPUT, "%zu bytes at address NULL", bytes);
@@ -445,21 +473,15 @@ static nvm_status make_tensor(converter *c, size_t i, int *out_taken, nvm_tensor
   nvm_storage *given = arg->storage;
   if (given && compact && bytes && given->pool && given->pool->heap == heap)
     return take_moved(c, i, given, out_tensor);
-  if (compact && bytes > COPY_BYTES && (uintptr_t)arg->data % item == 0) {
-    nvm_storage *storage;
-    NVM_TRY(nvm_storage_borrow(heap, arg->data, bytes, arg->release, arg->owner, &storage));
-    *out_taken = 1;
-    if (!arg->release) c->vm->borrowed = 1;
-    nvm_status status = nvm_tensor_on(heap, storage, 0, dtype, arg->rank, arg->shape, out_tensor);
-    nvm_storage_release(heap, storage); /* the tensor has its own reference */
-    return status;
-  }
+  if (compact && bytes > COPY_BYTES && is_aligned(arg))
+    return place_tensor(c, arg, bytes, out_taken, out_tensor);
   NVM_TRY(nvm_tensor_create(heap, 0, dtype, arg->rank, arg->shape, out_tensor));
   if (bytes == 0) return NVM_OK;
   heap->copied_bytes += bytes;
-  const nvm_status status = compact ? nvm_copy(heap, (*out_tensor)->data, arg->data, bytes)
-                                    : nvm_copy_strided(heap, (*out_tensor)->data, arg->data, item,
-                                                       arg->rank, arg->shape, arg->strides);
+  const nvm_status status =
+      compact ? nvm_copy(heap, (*out_tensor)->data, arg->data, bytes)
+              : nvm_copy_strided(heap, (*out_tensor)->data, arg->data, nvm_dtypes[dtype].itemsize,
+                                 arg->rank, arg->shape, arg->strides);
   if (NVM_UNLIKELY(status != NVM_OK)) nvm_release(heap, &(*out_tensor)->header);
   return status;
 }
@@ -567,7 +589,7 @@ static nvm_status handle_value(converter *c, size_t i, nvm_object **out_object) 
 
 static void take_fields(converter *c, const nvm_arg *arg, nvm_adt *adt) {
   c->n_values -= arg->n_fields;
-  for (uint32_t k = 0; k < arg->n_fields; k++) adt->fields[k] = c->values[c->n_values + k].object;
+  for (uint32_t k = 0; k < arg->n_fields; k++) adt->fields[k] = c->values[c->n_values + k];
 }
 
 /* An unboxed integer parameter: a number, a rank-0 tensor, or a handle of one. */
@@ -588,55 +610,60 @@ static nvm_status make_int(converter *c, size_t i, const nvm_type *type, int64_t
     return NVM_OK;
   }
   if (arg->kind != NVM_ARG_INT) return wrong_value(c, i);
-  if (type) NVM_TRY(check_int(c, i, (uint32_t)type->words[1]));
+  NVM_TRY(check_int(c, i, (uint32_t)type->words[1]));
   *out_number = arg->int_value;
+  return NVM_OK;
+}
+
+/* Check a value that is no composite. */
+static nvm_status make_leaf(converter *c, size_t i, int *out_taken, nvm_object **out_object) {
+  const nvm_arg *arg = &c->args[i];
+  uint32_t index = c->expect[i].type.type;
+  const nvm_type *type = index == ANY_TYPE ? NULL : &c->program->types[index];
+  int wants_tensor = !type || type->words[0] == 0;
+  nvm_tensor *tensor = NULL;
+  if (c->function->params[c->expect[i].param].kind == 1) /* then it is of a rank-0 integer */
+    return make_int(c, i, type, c->ints++);
+  if (arg->kind == NVM_ARG_HANDLE) {
+    NVM_TRY(handle_value(c, i, out_object));
+    nvm_retain(*out_object);
+    return NVM_OK;
+  }
+  if (!wants_tensor) return wrong_value(c, i);
+  if (arg->kind == NVM_ARG_TENSOR) {
+    NVM_TRY(check_tensor(c, i, type));
+    NVM_TRY(make_tensor(c, i, out_taken, &tensor));
+  } else {
+    NVM_TRY(make_scalar(c, i, type, &tensor));
+  }
+  *out_object = &tensor->header;
   return NVM_OK;
 }
 
 /* Check one value and push it. */
 static nvm_status build(converter *c, size_t i, int *out_taken) {
   const nvm_arg *arg = &c->args[i];
-  uint32_t index = c->expect[i].type.type;
-  const nvm_type *type = index == ANY_TYPE ? NULL : &c->program->types[index];
-  const nvm_param *param = &c->function->params[c->expect[i].param];
-  value made = {NULL, 0};
-  nvm_tensor *tensor = NULL;
-  nvm_adt *adt;
-  int wants_tensor = !type || type->words[0] == 0;
-  if (param->kind == 1 && type && type->words[0] == 0 && arg->kind != NVM_ARG_ADT) {
-    NVM_TRY(make_int(c, i, type, &made.number));
-  } else if (arg->kind == NVM_ARG_ADT) {
+  nvm_object *made = NULL;
+  if (arg->kind == NVM_ARG_ADT) {
+    nvm_adt *adt;
     NVM_TRY(nvm_adt_create(c->vm->heap, arg->ctor, arg->n_fields, &adt));
     take_fields(c, arg, adt);
-    made.object = &adt->header;
-  } else if (arg->kind == NVM_ARG_HANDLE) {
-    NVM_TRY(handle_value(c, i, &made.object));
-    nvm_retain(made.object);
-  } else if (!wants_tensor) {
-    return wrong_value(c, i);
+    made = &adt->header;
+  } else if (is_alike(c, arg)) {
+    nvm_tensor *tensor;
+    NVM_TRY(place_tensor(c, arg, c->bytes, out_taken, &tensor));
+    made = &tensor->header;
   } else {
-    if (arg->kind == NVM_ARG_TENSOR) {
-      NVM_TRY(check_tensor(c, i, type));
-      NVM_TRY(make_tensor(c, i, out_taken, &tensor));
-    } else {
-      NVM_TRY(make_scalar(c, i, type, &tensor));
-    }
-    made.object = &tensor->header;
+    NVM_TRY(make_leaf(c, i, out_taken, &made));
   }
   c->values[c->n_values++] = made;
   return NVM_OK;
 }
 
 static void fill_registers(converter *c) {
-  nvm_frame *frame = nvm_frame_at(c->vm, c->vm->frame);
-  int64_t *ints = nvm_frame_ints(frame);
-  nvm_object **objs = nvm_frame_objs(frame);
+  nvm_object **objs = nvm_frame_objs(nvm_frame_at(c->vm, c->vm->frame));
   for (uint32_t p = 0; p < c->function->n_params; p++)
-    if (c->function->params[p].kind == 1)
-      *ints++ = c->values[p].number;
-    else
-      *objs++ = c->values[p].object;
-  c->n_values = 0;
+    if (c->function->params[p].kind == 0) *objs++ = c->values[p];
 }
 
 static nvm_status prepare(converter *c) {
@@ -648,6 +675,7 @@ static nvm_status prepare(converter *c) {
   NVM_TRY(
       reserve(c->vm, SCRATCH_SLOTS, 2 * (size_t)c->function->n_dims, sizeof *c->slots, &c->slots));
   c->binder = c->slots + c->function->n_dims;
+  c->ints = nvm_frame_ints(nvm_frame_at(c->vm, c->vm->frame));
   for (uint32_t k = 0; k < c->function->n_dims; k++) c->slots[k] = -1;
   return assign_types(c);
 }
@@ -672,7 +700,7 @@ nvm_status nvm_args_convert(nvm_vm *vm, uint32_t function, const nvm_arg *args, 
     fill_registers(&c);
     return NVM_OK;
   }
-  for (size_t i = 0; i < c.n_values; i++) nvm_release(vm->heap, c.values[i].object);
+  for (size_t i = 0; i < c.n_values; i++) nvm_release(vm->heap, c.values[i]);
   return status;
 }
 

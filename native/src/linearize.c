@@ -15,22 +15,26 @@ typedef struct node {
 
 enum field_kind { SKIPPED, CHILD, TABLE };
 
+typedef struct layout {
+  const nvm_ctor *ctor;
+  const uint8_t *kinds; /* enum field_kind of its fields */
+  uint32_t first;       /* its first field of the result */
+  uint32_t total;       /* its nodes */
+} layout;
+
 typedef struct walk {
   nvm_vm *vm;
-  const nvm_ctor *ctors; /* of the type, `count` of them */
   int32_t adt;
-  uint32_t count, levels;
-  nvm_storage *block; /* of the nodes */
+  uint32_t count, levels; /* count: constructors of the type */
+  nvm_storage *block;     /* of the nodes */
   node *nodes;
   size_t n, capacity;
-  nvm_storage *layout;     /* of what follows */
-  const char **lying;      /* for each field of the result: see copy_field */
-  uint32_t *first, *start; /* for each constructor: its first field of the result; of `kinds` */
-  uint8_t *kinds;          /* for each constructor: enum field_kind of its fields */
-  uint32_t n_fields;       /* of the result */
-  nvm_storage *numbers;    /* of what follows */
+  nvm_storage *room;     /* of what follows */
+  layout *layouts;       /* for each constructor */
+  const char **lying;    /* for each field of the result: see copy_field */
+  uint32_t n_fields;     /* of the result */
+  nvm_storage *numbers;  /* of what follows */
   uint32_t *row, *place; /* for each level and constructor: its nodes, then the next one's number */
-  uint32_t *total;       /* for each constructor: its nodes */
 } walk;
 
 static enum field_kind kind_of(const walk *w, const nvm_ctor *ctor, uint32_t field) {
@@ -43,33 +47,26 @@ static enum field_kind kind_of(const walk *w, const nvm_ctor *ctor, uint32_t fie
 }
 
 /* What becomes of the fields, once for all nodes. */
-static nvm_status lay_out(walk *w) {
+static nvm_status lay_out(walk *w, const nvm_ctor *ctors) {
   size_t fields = 0;
-  for (uint32_t tag = 0; tag < w->count; tag++) fields += w->ctors[tag].n_fields;
+  for (uint32_t tag = 0; tag < w->count; tag++) fields += ctors[tag].n_fields;
   size_t most = fields + w->count; /* in the result */
-  size_t size = most * sizeof *w->lying + 2 * w->count * sizeof *w->first + fields;
-  NVM_TRY(nvm_storage_create(w->vm->heap, 0, size, NVM_BLOCK_ALIGNMENT, &w->layout));
-  w->lying = w->layout->memory;
-  w->first = (uint32_t *)(void *)(w->lying + most);
-  w->start = w->first + w->count;
-  w->kinds = (uint8_t *)(w->start + w->count);
-  memset(w->lying, 0, most * sizeof *w->lying);
-  uint32_t next = 0;
+  size_t size = w->count * sizeof *w->layouts + most * sizeof *w->lying + fields;
+  NVM_TRY(nvm_storage_create(w->vm->heap, 0, size, NVM_BLOCK_ALIGNMENT, &w->room));
+  w->layouts = w->room->memory;
+  w->lying = (const char **)(void *)(w->layouts + w->count);
+  uint8_t *kinds = (uint8_t *)(w->lying + most);
   for (uint32_t tag = 0; tag < w->count; tag++) {
-    const nvm_ctor *ctor = &w->ctors[tag];
-    w->start[tag] = next;
-    w->first[tag] = w->n_fields++;
+    const nvm_ctor *ctor = &ctors[tag];
+    w->layouts[tag] = (layout){ctor, kinds, w->n_fields++, 0};
     for (uint32_t f = 0; f < ctor->n_fields; f++) {
       enum field_kind kind = kind_of(w, ctor, f);
-      w->kinds[next++] = (uint8_t)kind;
+      *kinds++ = (uint8_t)kind;
       w->n_fields += kind != SKIPPED;
     }
   }
+  for (uint32_t f = 0; f < w->n_fields; f++) w->lying[f] = NULL;
   return NVM_OK;
-}
-
-static inline const uint8_t *kinds_of(const walk *w, uint32_t tag) {
-  return w->kinds + w->start[tag];
 }
 
 /* At once, since a value that holds another one twice has more nodes than memory. */
@@ -106,7 +103,12 @@ static nvm_status add_node(walk *w, const nvm_object *object, uint32_t parent, u
     NVM_FAIL(NVM_VALUE_KIND, "expected a value of type %s, got one of %u fields made by %s",
              program->adts[w->adt].name, value->n_fields, ctor->name);
   if (NVM_UNLIKELY(w->n == w->capacity)) NVM_TRY(grow(w));
-  w->nodes[w->n++] = (node){.value = value, .parent = parent, .column = column, .tag = ctor->tag};
+  node *made = &w->nodes[w->n++]; /* the optimizer for size would clear all of it first */
+  made->value = value;
+  made->parent = parent;
+  made->column = column;
+  made->tag = ctor->tag;
+  made->level = 0;
   return charge(w->vm, 8);
 }
 
@@ -114,7 +116,7 @@ static nvm_status list_nodes(walk *w, const nvm_object *root) {
   NVM_TRY(add_node(w, root, 0, 0));
   for (size_t i = 0; i < w->n; i++) {
     const nvm_adt *value = w->nodes[i].value;
-    const uint8_t *kinds = kinds_of(w, w->nodes[i].tag);
+    const uint8_t *kinds = w->layouts[w->nodes[i].tag].kinds;
     uint32_t column = 1;
     for (uint32_t f = 0; f < value->n_fields; f++) {
       if (kinds[f] == CHILD) NVM_TRY(add_node(w, value->fields[f], (uint32_t)i, column));
@@ -134,16 +136,15 @@ static nvm_status count_nodes(walk *w) {
     if (parent->level <= nodes[i].level) parent->level = nodes[i].level + 1;
   }
   w->levels = nodes[0].level + 1;
-  size_t groups = (size_t)w->levels * w->count, size = (2 * groups + w->count) * sizeof *w->row;
+  size_t groups = (size_t)w->levels * w->count, size = 2 * groups * sizeof *w->row;
   NVM_TRY(charge(w->vm, (int64_t)groups));
   NVM_TRY(nvm_storage_create(w->vm->heap, 0, size, NVM_BLOCK_ALIGNMENT, &w->numbers));
   w->row = w->numbers->memory;
   w->place = w->row + groups;
-  w->total = w->place + groups;
   memset(w->row, 0, size);
   for (size_t i = 0; i < w->n; i++) {
     w->row[(size_t)nodes[i].level * w->count + nodes[i].tag]++;
-    w->total[nodes[i].tag]++;
+    w->layouts[nodes[i].tag].total++;
   }
   return NVM_OK;
 }
@@ -151,15 +152,14 @@ static nvm_status count_nodes(walk *w) {
 /* From how many there are in a group to the number of its first. */
 static void number_groups(walk *w) {
   uint32_t row = 0;
-  for (uint32_t tag = 0; tag < w->count; tag++) w->total[tag] = 0;
-  for (size_t level = 0; level < w->levels; level++)
-    for (uint32_t tag = 0; tag < w->count; tag++) {
-      size_t group = level * w->count + tag;
+  for (uint32_t tag = 0; tag < w->count; tag++) w->layouts[tag].total = 0;
+  for (size_t level = 0, group = 0; level < w->levels; level++)
+    for (uint32_t tag = 0; tag < w->count; tag++, group++) {
       uint32_t size = w->row[group];
       w->row[group] = row;
-      w->place[group] = w->total[tag];
+      w->place[group] = w->layouts[tag].total;
       row += size;
-      w->total[tag] += size;
+      w->layouts[tag].total += size;
     }
 }
 
@@ -167,8 +167,9 @@ static void number_groups(walk *w) {
 
 static nvm_status make_table(walk *w, uint32_t dtype, int64_t rows, const nvm_type *of,
                              nvm_object **out_table) {
-  int64_t dims[NVM_MAX_RANK] = {rows};
+  int64_t dims[NVM_MAX_RANK];
   uint32_t rank = of ? of->n_words - 1 : 1;
+  dims[0] = rows;
   for (uint32_t i = 1; i < rank; i++) dims[i] = of->words[i + 1];
   nvm_tensor *table;
   NVM_TRY(nvm_tensor_create(w->vm->heap, 0, dtype, rank, dims, &table));
@@ -180,25 +181,24 @@ static nvm_status make_table(walk *w, uint32_t dtype, int64_t rows, const nvm_ty
 static nvm_status make_tables(walk *w, nvm_object **fields) {
   const nvm_type *types = w->vm->program->types;
   for (uint32_t tag = 0; tag < w->count; tag++) {
-    const nvm_ctor *ctor = &w->ctors[tag];
-    const uint8_t *kinds = kinds_of(w, tag);
-    nvm_object **next = &fields[w->first[tag]];
+    const layout *of = &w->layouts[tag];
+    nvm_object **next = &fields[of->first];
     NVM_TRY(make_table(w, NVM_DTYPE_INT32, w->levels, NULL, next));
     uint32_t *sizes = (uint32_t *)(void *)((nvm_tensor *)*next++)->data;
     for (size_t level = 0; level < w->levels; level++)
       sizes[level] = w->row[level * w->count + tag];
-    for (uint32_t f = 0; f < ctor->n_fields; f++) {
-      if (kinds[f] == SKIPPED) continue;
-      const nvm_type *of = kinds[f] == TABLE ? &types[ctor->field_types[f]] : NULL;
-      uint32_t dtype = of ? (uint32_t)of->words[1] : NVM_DTYPE_INT32;
-      NVM_TRY(make_table(w, dtype, w->total[tag], of, next++));
+    for (uint32_t f = 0; f < of->ctor->n_fields; f++) {
+      if (of->kinds[f] == SKIPPED) continue;
+      const nvm_type *row = of->kinds[f] == TABLE ? &types[of->ctor->field_types[f]] : NULL;
+      uint32_t dtype = row ? (uint32_t)row->words[1] : NVM_DTYPE_INT32;
+      NVM_TRY(make_table(w, dtype, of->total, row, next++));
     }
   }
   return NVM_OK;
 }
 
-__attribute__((cold)) static nvm_status wrong_field(const walk *w, const nvm_ctor *ctor,
-                                                    uint32_t field, const nvm_tensor *tensor) {
+NVM_COLD static nvm_status wrong_field(const walk *w, const nvm_ctor *ctor, uint32_t field,
+                                       const nvm_tensor *tensor) {
   const nvm_type *want = &w->vm->program->types[ctor->field_types[field]];
   if (tensor->rank + 2u == want->n_words && tensor->header.extra == want->words[1])
     for (uint32_t i = 0; i < tensor->rank; i++)
@@ -232,7 +232,7 @@ static int lies_in_row(const nvm_tensor *tensor, const char *table, uint32_t row
  * in the caller's memory, *lying is the first one, and nothing is copied. */
 static nvm_status copy_field(walk *w, const node *at, uint32_t field, nvm_tensor *table,
                              const char **lying) {
-  const nvm_ctor *ctor = &w->ctors[at->tag];
+  const nvm_ctor *ctor = w->layouts[at->tag].ctor;
   const nvm_object *object = at->value->fields[field];
   if (NVM_UNLIKELY(object->kind != NVM_KIND_TENSOR))
     NVM_FAIL(NVM_VALUE_KIND, "field %u of %s: expected a tensor, got %s", field, ctor->name,
@@ -254,20 +254,20 @@ static nvm_status copy_field(walk *w, const node *at, uint32_t field, nvm_tensor
 static nvm_status fill_tables(walk *w, nvm_object **fields) {
   for (size_t i = 0; i < w->n; i++) {
     node *at = &w->nodes[i];
+    const layout *of = &w->layouts[at->tag];
     size_t group = (size_t)at->level * w->count + at->tag;
     at->row = w->row[group]++;
     at->place = w->place[group]++;
     if (i > 0) {
       const node *parent = &w->nodes[at->parent];
-      nvm_tensor *names = (nvm_tensor *)fields[w->first[parent->tag] + at->column];
+      nvm_tensor *names = (nvm_tensor *)fields[w->layouts[parent->tag].first + at->column];
       ((uint32_t *)(void *)names->data)[parent->place] = at->row;
     }
-    const uint8_t *kinds = kinds_of(w, at->tag);
-    size_t next = w->first[at->tag] + 1;
+    size_t next = of->first + 1;
     for (uint32_t f = 0; f < at->value->n_fields; f++) {
-      if (kinds[f] == TABLE)
+      if (of->kinds[f] == TABLE)
         NVM_TRY(copy_field(w, at, f, (nvm_tensor *)fields[next], &w->lying[next]));
-      next += kinds[f] != SKIPPED;
+      next += of->kinds[f] != SKIPPED;
     }
   }
   return NVM_OK;
@@ -282,10 +282,7 @@ static nvm_status borrow_tables(walk *w, nvm_adt *tables) {
     nvm_tensor *made = (nvm_tensor *)tables->fields[f], *lying;
     nvm_storage *block;
     NVM_TRY(nvm_storage_borrow(heap, w->lying[f], made->bytes, NULL, NULL, &block));
-    nvm_status status =
-        nvm_tensor_on(heap, block, 0, made->header.extra, made->rank, made->dims, &lying);
-    nvm_storage_release(heap, block); /* the tensor has its own reference */
-    if (status != NVM_OK) return status;
+    NVM_TRY(nvm_tensor_whole(heap, block, made->header.extra, made->rank, made->dims, &lying));
     tables->fields[f] = &lying->header;
     nvm_release(heap, &made->header);
   }
@@ -294,8 +291,9 @@ static nvm_status borrow_tables(walk *w, nvm_adt *tables) {
 
 /* --- the instruction -------------------------------------------------------------------------- */
 
-static nvm_status tabulate(walk *w, const nvm_object *root, nvm_adt **out_tables) {
-  NVM_TRY(lay_out(w));
+static nvm_status tabulate(walk *w, const nvm_ctor *ctors, const nvm_object *root,
+                           nvm_adt **out_tables) {
+  NVM_TRY(lay_out(w, ctors));
   NVM_TRY(list_nodes(w, root));
   NVM_TRY(count_nodes(w));
   NVM_TRY(nvm_adt_create(w->vm->heap, 0, w->n_fields, out_tables));
@@ -312,10 +310,11 @@ nvm_status nvm_op_linearize(nvm_vm *vm, nvm_object **objs, const uint32_t *pc) {
   int32_t adt = program->ctors[NVM_Linearize_type(pc)].adt;
   if (NVM_UNLIKELY(adt < 0)) NVM_FAIL(NVM_VALUE_KIND, "tuples have no nodes of one type");
   const nvm_adt_def *def = &program->adts[adt];
-  walk w = {.vm = vm, .ctors = &program->ctors[def->first], .adt = adt, .count = def->count};
+  walk w = {.vm = vm, .adt = adt, .count = def->count};
   nvm_adt *tables = NULL;
-  nvm_status status = tabulate(&w, objs[NVM_Linearize_src(pc)], &tables);
-  if (w.layout) nvm_storage_release(vm->heap, w.layout);
+  nvm_status status =
+      tabulate(&w, &program->ctors[def->first], objs[NVM_Linearize_src(pc)], &tables);
+  if (w.room) nvm_storage_release(vm->heap, w.room);
   if (w.numbers) nvm_storage_release(vm->heap, w.numbers);
   if (w.block) nvm_storage_release(vm->heap, w.block);
   if (NVM_LIKELY(status == NVM_OK))

@@ -6,12 +6,15 @@ import copy
 import gc
 from collections.abc import Callable, Iterator
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pytest
 
 import nimblevm as nvm
+from nimblevm._ffi import check, ffi, lib
 from nimblevm.bytecode.adt import ADTValue
+from nimblevm.vm.tensor import DTYPE_NUMBERS
 
 TEXT = """#[version = "0.0.5"]
 type Tree { Leaf(Tensor[(2), float32]), Node(Tree, Tree) }
@@ -321,3 +324,51 @@ def @main(%i: int32, %x: Tensor[(?n), int32]) -> Tensor[(?n), int32] { %x + %i }
                     vm.run(wrong, x)
             assert vm.run(i, x[:0]).shape == (0,)
             np.testing.assert_array_equal(vm.run(i, x[::2]).numpy(), x[::2] + int(i))
+
+
+def described(*arrays: np.ndarray[Any, Any]) -> Any:
+    """nvm_arg of arrays of one shape, which all point to the same sizes, as a C program may write them."""
+    shape = ffi.new("int64_t[]", arrays[0].shape)
+    args = ffi.new("nvm_arg[]", len(arrays))
+    for arg, array in zip(args, arrays, strict=True):
+        arg.kind, arg.dtype, arg.rank = lib.NVM_ARG_TENSOR, DTYPE_NUMBERS[array.dtype], array.ndim
+        arg.dl_device_type, arg.shape = 1, shape
+        arg.data = ffi.cast("void *", array.ctypes.data)
+    _KEPT[args] = shape
+    return args
+
+
+_KEPT: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+
+def raw_call(vm: nvm.VirtualMachine, args: Any) -> Any:
+    """The result of @main in C; raises what check() makes of the status."""
+    out = ffi.new("nvm_result **")
+    check(lib.nvm_vm_call(vm._handle, b"main", args, len(args), out))
+    return out[0]
+
+
+def test_memory_of_a_tensor_like_the_one_before_is_looked_at() -> None:
+    exe = nvm.compile(
+        nvm.relay.parse(
+            """#[version = "0.0.5"]
+def @main(%a: Tensor[(40), float32], %b: Tensor[(40), float32]) { subtract(%b, %a) }"""
+        )
+    )
+    a = np.arange(40, dtype=np.float32)
+    memory = np.zeros(4 * 40 + 1, np.uint8)
+    odd = memory[1:].view(np.float32)  # not aligned
+    odd[:] = 2 * a
+    with nvm.VirtualMachine(exe) as vm:
+        for b in (2 * a, odd):
+            result = raw_call(vm, described(a, b))
+            values = ffi.buffer(lib.nvm_result_values(result)[0].data, a.nbytes)
+            np.testing.assert_array_equal(np.frombuffer(values, np.float32), a)
+            lib.nvm_result_free(result)
+        args = described(a, a)
+        args[1].data = ffi.NULL
+        with pytest.raises(nvm.InvalidInput, match="%b of @main: 160 bytes at address NULL"):
+            raw_call(vm, args)
+        args[1].data, args[1].dl_device_type = args[0].data, 2
+        with pytest.raises(nvm.InvalidInput, match="%b of @main: expected host memory"):
+            raw_call(vm, args)
