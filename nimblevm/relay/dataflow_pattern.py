@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from nimblevm.arguments import explain_arguments, explained_constructor
-from nimblevm.errors import CompileError
+from nimblevm.arguments import explain_arguments, explained_constructor, shown
+from nimblevm.errors import CompileError, InvalidInputType
 from nimblevm.relay.infer_type import infer_expr
 from nimblevm.relay.ir import (
     Call,
@@ -51,6 +51,8 @@ class Matcher:
 
     def match(self, pattern: DFPattern, expr: Expr) -> bool:
         """Match and bind; on failure the bindings are as before."""
+        if not isinstance(pattern, DFPattern):
+            raise InvalidInputType(f"a part of a pattern must be a pattern, not {shown(pattern)}")
         bound = self.bindings.get(pattern)
         if bound is not None:
             return bound is expr
@@ -86,8 +88,9 @@ class DFPattern:
     def matches(self, expr: Expr, matcher: Matcher) -> bool:
         raise NotImplementedError
 
-    def __call__(self, *args: DFPattern) -> CallPattern:
-        return CallPattern(self, args)
+    def __call__(self, *args: Any) -> CallPattern:
+        """Matches calls of what this matches: p(x, y) with arguments that these match, p(None) with any."""
+        return CallPattern(self, None if args == (None,) else args)
 
     def __or__(self, other: DFPattern) -> AltPattern:
         return AltPattern(self, other)
@@ -245,6 +248,26 @@ class IfPattern(DFPattern):
 
     def matches(self, expr: Expr, matcher: Matcher) -> bool:
         return isinstance(expr, If) and matcher.all(zip(self.parts, children(expr), strict=True))
+
+
+@explained_constructor
+class FunctionPattern(DFPattern):
+    """Matches a function whose parameters and body match; `params` None: any parameters."""
+
+    inner = True
+
+    def __init__(self, params: Sequence[DFPattern] | None, body: DFPattern) -> None:
+        self.params, self.body = params, body
+
+    def matches(self, expr: Expr, matcher: Matcher) -> bool:
+        if not isinstance(expr, Function):
+            return False
+        parts = [(self.body, expr.body)]
+        if self.params is not None:
+            if len(self.params) != len(expr.params):
+                return False
+            parts = [*zip(self.params, expr.params, strict=True), *parts]
+        return matcher.all(parts)
 
 
 @explained_constructor
@@ -432,6 +455,11 @@ def dominates(parent: DFPattern, path: DFPattern, child: DFPattern) -> Dominator
     return DominatorPattern(parent, path, child)
 
 
+def match(pattern: DFPattern, expr: Expr) -> bool:
+    """Whether a pattern matches at `expr`."""
+    return pattern.match(expr)
+
+
 class DFPatternCallback:
     """A rewriting rule: set `self.pattern`, override `callback`.
 
@@ -557,10 +585,10 @@ def _wrap(order: Sequence[Expr], groups: Mapping[Expr, set[Expr]], attrs: dict[s
 
 __all__ = [
     "AltPattern", "AttrPattern", "CallPattern", "ConstantPattern", "DFPattern", "DFPatternCallback",
-    "DominatorPattern", "ExprPattern", "IfPattern", "LetPattern", "TupleGetItemPattern", "TuplePattern",
-    "TypePattern", "VarPattern", "WildcardPattern", "dominates", "has_attr", "has_dtype", "has_shape", "has_type",
-    "is_constant", "is_expr", "is_if", "is_let", "is_op", "is_tuple", "is_tuple_get_item", "is_var", "partition",
-    "rewrite", "wildcard",
+    "DominatorPattern", "ExprPattern", "FunctionPattern", "IfPattern", "LetPattern", "TupleGetItemPattern",
+    "TuplePattern", "TypePattern", "VarPattern", "WildcardPattern", "dominates", "has_attr", "has_dtype", "has_shape",
+    "has_type", "is_constant", "is_expr", "is_if", "is_let", "is_op", "is_tuple", "is_tuple_get_item", "is_var",
+    "match", "partition", "rewrite", "wildcard",
 ]  # fmt: skip
 
 explain_arguments(globals(), __all__)

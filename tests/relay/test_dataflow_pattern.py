@@ -7,10 +7,11 @@ from collections.abc import Mapping
 import pytest
 
 from nimblevm import relay
-from nimblevm.errors import CompileError
+from nimblevm.errors import CompileError, InvalidInputType
 from nimblevm.relay.dataflow_pattern import (
     DFPattern,
     DFPatternCallback,
+    FunctionPattern,
     has_attr,
     is_constant,
     is_expr,
@@ -19,6 +20,7 @@ from nimblevm.relay.dataflow_pattern import (
     is_tuple,
     is_tuple_get_item,
     is_var,
+    match,
     rewrite,
     wildcard,
 )
@@ -37,6 +39,27 @@ def test_operators_and_commutativity() -> None:
     assert not pattern.match(relay.subtract(Y, X))
     assert not (is_var("x") - wildcard()).match(relay.subtract(Y, X))
     assert (wildcard() * wildcard()).match(relay.multiply(X, Y))
+
+
+def test_any_arguments() -> None:
+    pattern = is_op("concatenate")(None)
+    assert match(pattern, relay.concatenate([X, Y], axis=0))
+    assert not match(pattern, relay.add(X, Y))
+    assert is_op("add")(None).match(relay.add(X, Y))
+    with pytest.raises(InvalidInputType, match="a part of a pattern must be a pattern, not None"):
+        is_op("add")(wildcard(), None).match(relay.add(X, Y))
+
+
+def test_functions() -> None:
+    function = Function([X, Y], relay.add(X, Y))
+    x, y = wildcard(), wildcard()
+    assert FunctionPattern([x, y], x + y).match(function)
+    assert FunctionPattern(None, is_op("add")(None)).match(function)
+    assert not FunctionPattern([x], x + y).match(function)
+    assert not FunctionPattern([x, y], x - y).match(function)
+    assert not FunctionPattern(None, wildcard()).match(X)
+    called = Call(function, [X, W])
+    assert FunctionPattern([x, y], x + y)(is_var("x"), is_var("w")).match(called)
 
 
 def test_one_pattern_twice_means_one_node() -> None:
