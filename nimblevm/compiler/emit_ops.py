@@ -35,13 +35,19 @@ def emit_alias(frame: Frame, value: Expr) -> None:
     if value.op.name == "vm.match_type":
         _match_type(frame, operand, value)
     elif value.op.name == "vm.bind_dim":
-        register = frame.ints.take()
-        frame.code.emit("MoveInt", register, frame.integer(operand))
-        if value.attrs.where:
-            _check_not_negative(frame, register, value)
-        frame.dims.bind(value.attrs.dim, register)
+        _bind_dim(frame, value)
     else:
         _check_broadcast(frame, operand, value)
+
+
+def _bind_dim(frame: Frame, call: Call) -> int:
+    """The register of the dim, which is its own: the operand may die before the dim."""
+    register = frame.ints.take()
+    frame.code.emit("MoveInt", register, frame.integer(call.args[0]))
+    if call.attrs.where:
+        _check_not_negative(frame, register, call)
+    frame.dims.bind(call.attrs.dim, register)
+    return register
 
 
 def _match_type(frame: Frame, operand: Var, value: Call) -> None:
@@ -293,6 +299,9 @@ def emit_op(frame: Frame, call: Call, dst: Place) -> None:
         case "vm.read_int":
             source = frame.obj(call.args[0])
             frame.int_into(dst, type_, lambda r: code.emit("ReadInt", r, source, call.attrs.index))
+        case "vm.bind_dim":  # of a constant: of a variable it is another name
+            register = _bind_dim(frame, call)
+            frame.int_into(dst, type_, lambda r: code.emit("MoveInt", r, register))
         case "vm.dim_value":
             frame.int_into(dst, type_, lambda r: _dim_value(frame, call.attrs.dim, r))
         case "vm.reshape_tensor":

@@ -14,6 +14,7 @@ from nimblevm.errors import CompileError, DivisionByZero, NimbleError, RelayType
 from nimblevm.relay.interpreter import evaluate
 from nimblevm.relay.op import get
 from nimblevm.relay.op.dyn import DynReshapeAttrs
+from tests.kernels.native import flat
 from tests.relay.op.cases import cases
 from tests.relay.op.cases_dyn import EDGES
 from tests.relay.op.draw import Case
@@ -290,3 +291,32 @@ def test_scales_that_the_program_computes() -> None:
         for scale in (0.1, -1.0, np.nan, np.inf):
             with pytest.raises(ShapeMismatch):
                 vm.run(x, np.asarray(scale, "float32"))
+
+
+CONSTANT_SIZES = {
+    "arange": 'arange(%a - %b + 1i64, 2i64, 1i64, dtype="int64")',
+    "arange of floats": 'arange(clip(3f, a_min=0f, a_max=1f), 2f, 0.25f, dtype="float32")',
+    "arange of none": 'arange(%a, %b - 4i64, %a, dtype="int64")',
+    "dyn.zeros": 'dyn.zeros(stack((%a, %b - 1i64)), dtype="float32")',
+    "dyn.tile": "dyn.tile(%x, stack((%a - %b, %b)))",
+    "dyn.topk": "dyn.topk(%x, %a - %b + 1i64, axis=0)",
+    "used twice": 'let %r = arange(0i64, %a - 1i64, 1i64, dtype="int64"); add(%r, %r)',
+}
+
+
+@pytest.mark.parametrize("name", CONSTANT_SIZES)
+@pytest.mark.parametrize(
+    "options", [{}, {"passes_off": ("fold_constant",)}, {"unbox": False}, {"verify": True}]
+)
+def test_sizes_that_turn_out_to_be_constants(name: str, options: dict[str, Any]) -> None:
+    """A dim is bound to a number where the sizes are arithmetic on constants."""
+    mod = relay.parse(f"""#[version = "0.0.5"]
+def @main(%x: Tensor[(2, 3), float32]) {{
+  let %a = 3i64; let %b = cast(3, dtype="int64"); {CONSTANT_SIZES[name]}
+}}""")
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    expected = evaluate(mod, (x,), "main")
+    with nvm.compile(mod, native=False, **options) as exe, nvm.VirtualMachine(exe) as vm:
+        found = vm.run(x)
+    for have, want in zip(flat(found), flat(expected), strict=True):
+        np.testing.assert_array_equal(np.asarray(have), np.asarray(want))
