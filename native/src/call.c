@@ -39,13 +39,17 @@ static nvm_status ctx_poll(const nvm_kernel_ctx *ctx) {
   return call->host->poll(call->vm, call->interpreted ? NVM_IR_POLL_WORK : 0);
 }
 
-enum { TURNED_PIECES = 16 };
+enum {
+  TURNED_PIECES = 16,
+  LONG_REGION = 1000000, /* ns */
+};
 
 /* Loops that run in pieces: faults of the piece that failed first in order are the caller's. */
 typedef struct region {
   nvm_range_fn fn;
   void *closure;
   pthread_mutex_t lock;
+  int polls;      /* before each piece: those of a long loop may be too short to poll themselves */
   int64_t failed; /* where that piece begins, under lock */
   nvm_call fault; /* its call */
 } region;
@@ -54,7 +58,8 @@ static nvm_status run_piece(const nvm_kernel_ctx *ctx, void *closure, int64_t be
   region *r = closure;
   nvm_call mine = *(const nvm_call *)ctx;
   const uint64_t since = NVM_UNLIKELY(mine.profiled) ? nvm_cycles() : 0;
-  const nvm_status status = r->fn(&mine.ctx, r->closure, begin, end);
+  nvm_status status = r->polls && mine.host ? mine.host->poll(mine.vm, 0) : NVM_OK;
+  if (NVM_LIKELY(status == NVM_OK)) status = r->fn(&mine.ctx, r->closure, begin, end);
   if (NVM_UNLIKELY(mine.profiled)) mine.host->piece_ended(mine.vm, mine.kernel, since);
   if (NVM_LIKELY(status == NVM_OK)) return NVM_OK;
   pthread_mutex_lock(&r->lock);
@@ -88,7 +93,7 @@ static nvm_status ctx_parallel_for(const nvm_kernel_ctx *ctx, int64_t count, int
   if (count <= 0) return NVM_OK;
   const int turned = call->regions++ & 1, alone = call->threads <= 1;
   if (count == 1 || (alone && !turned)) return fn(ctx, closure, 0, count);
-  region r = {.fn = fn, .closure = closure, .failed = INT64_MAX};
+  region r = {.fn = fn, .closure = closure, .polls = work >= LONG_REGION, .failed = INT64_MAX};
   r.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
   const nvm_status status =
       alone ? run_turned(ctx, count, &r)
