@@ -23,7 +23,7 @@
 
 enum {
   MAX_SLOTS = 256,
-  PIECES_A_THREAD = 32, /* at most: whoever is done waits for half a piece in the mean */
+  PIECES_A_THREAD = 64, /* at most: whoever is done waits for half a piece in the mean */
   SPIN = 20000,         /* ns that a worker waits awake for more work */
   SPIN_LONG = 1000000,  /* the same where work came soon: steps of a loop, calls in a row */
   QUICK = 4,            /* so many in a row */
