@@ -50,15 +50,14 @@ RELAY: Mapping[str, str] = {
 }
 TRANSFORM: Mapping[str, str] = {
     **dict.fromkeys(
-        """AlterOpLayout BackwardFoldScaleAxis CanonicalizeCast CanonicalizeOps CombineParallelBatchMatmul
-        CombineParallelConv2D CombineParallelDense ConvertLayout DefuseOps DivToMul FastMath FlattenAtrousConv
-        FoldExplicitPadding FoldScaleAxis ForwardFoldScaleAxis Legalize ManifestLifetimes SplitArgs""".split(),
+        """AlterOpLayout BackwardFoldScaleAxis CanonicalizeCast CombineParallelBatchMatmul
+        CombineParallelConv2D CombineParallelDense ConvertLayout FlattenAtrousConv
+        FoldScaleAxis ForwardFoldScaleAxis Legalize ManifestLifetimes""".split(),
         _PIPELINE,
     ),
     "ToMixedPrecision": "nvm.compile(weights='float16') stores weights in half the size",
     "PlanDevices": "nvm.compile(device='opencl,cuda') places what runs where (docs/device.md)",
     "gradient": "there are no gradients",
-    "ToBasicBlockNormalForm": "ToANormalForm makes every value a let",
     "Defunctionalization": "closures are compiled as they are",
     "un_cps": "ToANormalForm makes the order of evaluation explicit",
     "to_cps": "ToANormalForm makes the order of evaluation explicit",

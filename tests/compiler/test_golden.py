@@ -16,13 +16,18 @@ from nimblevm.compiler.devices import Devices
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.passes.batch_leaves import BATCH_LEAVES
 from nimblevm.compiler.passes.batch_levels import BATCH_LEVELS
+from nimblevm.compiler.passes.canonicalize_ops import CANONICALIZE_OPS
 from nimblevm.compiler.passes.combine_parallel_dense import COMBINE_PARALLEL_DENSE
 from nimblevm.compiler.passes.cse import CSE
 from nimblevm.compiler.passes.dead_code import DEAD_CODE
+from nimblevm.compiler.passes.defuse_ops import DEFUSE_OPS
+from nimblevm.compiler.passes.div_to_mul import DIV_TO_MUL
 from nimblevm.compiler.passes.eta_expand import ETA_EXPAND
+from nimblevm.compiler.passes.fast_math import FAST_MATH
 from nimblevm.compiler.passes.find_appends import FIND_APPENDS
 from nimblevm.compiler.passes.fold_batch_norm import FOLD_BATCH_NORM
 from nimblevm.compiler.passes.fold_constant import FOLD_CONSTANT
+from nimblevm.compiler.passes.fold_explicit_padding import FOLD_EXPLICIT_PADDING
 from nimblevm.compiler.passes.fuse_levels import FUSE_LEVELS
 from nimblevm.compiler.passes.fuse_loops import FUSE_LOOPS
 from nimblevm.compiler.passes.fuse_ops import FUSE_OPS
@@ -44,10 +49,12 @@ from nimblevm.compiler.passes.shape_functions import SHAPE_FUNCTIONS
 from nimblevm.compiler.passes.simplify import SIMPLIFY
 from nimblevm.compiler.passes.simplify_inference import SIMPLIFY_INFERENCE
 from nimblevm.compiler.passes.specialize_loops import SPECIALIZE_LOOPS
+from nimblevm.compiler.passes.split_args import SPLIT_ARGS
 from nimblevm.compiler.passes.split_inputs import SPLIT_INPUTS
 from nimblevm.compiler.passes.split_loops import SPLIT_LOOPS
 from nimblevm.compiler.passes.split_products import SPLIT_PRODUCTS
 from nimblevm.compiler.passes.to_anf import TO_ANF
+from nimblevm.compiler.passes.to_basic_block import TO_BASIC_BLOCK
 from nimblevm.compiler.passes.to_graph import TO_GRAPH
 from nimblevm.compiler.passes.winograd import WINOGRAD
 from nimblevm.driver import evaluate_call
@@ -66,7 +73,8 @@ PASSES: dict[str, Pass] = {
         FIND_APPENDS, FUSE_OPS, MANIFEST_ALLOC, FUSE_LOOPS, MOVE_PROJECTIONS, FUSE_LEVELS, PLAN_MEMORY, TO_GRAPH, SIMPLIFY_INFERENCE, ETA_EXPAND, PARTIAL_EVAL,
         SPLIT_INPUTS, HOIST_PROJECTION, SPLIT_PRODUCTS, SPLIT_LOOPS, BATCH_LEAVES, BATCH_LEVELS, JOIN_INPUTS,
         SPECIALIZE_LOOPS, PROJECT_TABLES, FOLD_BATCH_NORM, PACK_CONVOLUTIONS, WINOGRAD, PLAN_DEVICES, PARTITION,
-        COMBINE_PARALLEL_DENSE,
+        COMBINE_PARALLEL_DENSE, CANONICALIZE_OPS, DEFUSE_OPS, DIV_TO_MUL, FAST_MATH, FOLD_EXPLICIT_PADDING, SPLIT_ARGS,
+        TO_BASIC_BLOCK,
     )
 }  # fmt: skip
 CASES = sorted(path for name in PASSES for path in (GOLDEN / name).glob("*.rly"))

@@ -37,13 +37,15 @@ from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op
 
 
-class _EffectNamer(Normalizer):
-    def __init__(self, root: Expr, mod: IRModule) -> None:
+class Namer(Normalizer):
+    """Names `named` nodes alone and leaves the others where they are, and all lets."""
+
+    def __init__(self, root: Expr, mod: IRModule, named: frozenset[Expr]) -> None:
         super().__init__(root, mod)
-        self.effects = _effects(root)
+        self.to_name = named
 
     def finish(self, node: Expr) -> None:
-        if node in self.effects:
+        if node in self.to_name:
             super().finish(node)
         else:
             self.hint.pop(node, None)
@@ -69,7 +71,7 @@ class _EffectNamer(Normalizer):
         return atom
 
 
-def _effects(root: Expr) -> frozenset[Expr]:
+def effects_of(root: Expr) -> frozenset[Expr]:
     """The nodes whose evaluation has an effect of its own or in a branch. Operands do not count:
     they have names of their own.
     """
@@ -96,9 +98,10 @@ def name_effects(mod: IRModule, ctx: PassContext) -> IRModule:
     """See the module's docstring."""
 
     def name(function: Function) -> Function:
-        if is_primitive(function) or not _effects(function.body):
+        effects = frozenset[Expr]() if is_primitive(function) else effects_of(function.body)
+        if not effects:
             return function
-        return with_body(function, _EffectNamer(function.body, mod).run())
+        return with_body(function, Namer(function.body, mod, effects).run())
 
     return map_functions(mod, name)
 

@@ -1,6 +1,7 @@
 """tvm.relay.analysis: questions about programs."""
 
 from nimblevm.arguments import explain_arguments
+from nimblevm.compiler.passes.to_basic_block import check_basic_block_normal_form
 from nimblevm.relay.analysis import (
     all_type_vars,
     all_vars,
@@ -22,9 +23,10 @@ from nimblevm.relay.visitor import post_order_visit
 from nimblevm.relay.well_formed import well_formed
 
 __all__ = [
-    "CallGraph", "Feature", "all_type_vars", "all_vars", "bound_type_vars", "bound_vars", "check_kind", "count_layers",
-    "detect_feature", "extract_fused_functions", "extract_intermdeiate_expr", "free_type_vars", "free_vars",
-    "get_total_mac_number", "list_op_freqs", "post_order_visit", "unmatched_cases", "well_formed",
+    "CallGraph", "Feature", "all_type_vars", "all_vars", "bound_type_vars", "bound_vars",
+    "check_basic_block_normal_form", "check_kind", "count_layers", "detect_feature", "extract_fused_functions",
+    "extract_intermdeiate_expr", "free_type_vars", "free_vars", "get_total_mac_number", "list_op_freqs",
+    "post_order_visit", "unmatched_cases", "well_formed",
 ]  # fmt: skip
 
 explain_arguments(globals(), __all__)

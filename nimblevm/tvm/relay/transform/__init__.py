@@ -8,11 +8,16 @@ from nimblevm.arguments import explain_arguments
 from nimblevm.compiler import transform as passes
 from nimblevm.compiler.external import PatternRow
 from nimblevm.compiler.passes.annotate_target import annotate_target_pass
+from nimblevm.compiler.passes.canonicalize_ops import CANONICALIZE_OPS
 from nimblevm.compiler.passes.cse import CSE
 from nimblevm.compiler.passes.dead_code import DEAD_CODE
+from nimblevm.compiler.passes.defuse_ops import DEFUSE_OPS
+from nimblevm.compiler.passes.div_to_mul import DIV_TO_MUL
 from nimblevm.compiler.passes.dynamic_to_static import DYNAMIC_TO_STATIC
 from nimblevm.compiler.passes.eta_expand import eta_expand_pass
+from nimblevm.compiler.passes.fast_math import FAST_MATH
 from nimblevm.compiler.passes.fold_constant import FOLD_CONSTANT
+from nimblevm.compiler.passes.fold_explicit_padding import FOLD_EXPLICIT_PADDING
 from nimblevm.compiler.passes.fuse_ops import FUSE_OPS
 from nimblevm.compiler.passes.inline import INLINE
 from nimblevm.compiler.passes.lambda_lift import LAMBDA_LIFT
@@ -23,7 +28,9 @@ from nimblevm.compiler.passes.partition_graph import partition_graph_pass
 from nimblevm.compiler.passes.remove_unused import remove_unused_pass
 from nimblevm.compiler.passes.simplify import SIMPLIFY
 from nimblevm.compiler.passes.simplify_inference import SIMPLIFY_INFERENCE
+from nimblevm.compiler.passes.split_args import split_args_pass
 from nimblevm.compiler.passes.to_anf import TO_ANF
+from nimblevm.compiler.passes.to_basic_block import TO_BASIC_BLOCK
 from nimblevm.compiler.passes.to_graph import TO_GRAPH
 from nimblevm.compiler.transform import (
     FunctionPass,
@@ -71,6 +78,12 @@ _graph = passes.builtin("ToGraphNormalForm", 1, [TO_GRAPH])
 _lift = passes.builtin("LambdaLift", 1, [TO_ANF, LAMBDA_LIFT])
 _merge_regions = passes.builtin("MergeCompilerRegions", 0, [MERGE_COMPILER_REGIONS])
 _fuse = passes.builtin("FuseOps", 0, [TO_ANF, FUSE_OPS])
+_defuse = passes.builtin("DefuseOps", 3, [DEFUSE_OPS])
+_blocks = passes.builtin("ToBasicBlockNormalForm", 1, [TO_BASIC_BLOCK])
+_canonical = passes.builtin("CanonicalizeOps", 3, [CANONICALIZE_OPS])
+_reciprocal = passes.builtin("DivToMul", 0, [DIV_TO_MUL])
+_fast = passes.builtin("FastMath", 4, [FAST_MATH])
+_padding = passes.builtin("FoldExplicitPadding", 0, [FOLD_EXPLICIT_PADDING])
 
 
 def InferType() -> Pass:
@@ -172,6 +185,41 @@ def FuseOps(fuse_opt_level: int = -1) -> Pass:
     return _infer() if fuse_opt_level == 0 else _fuse()
 
 
+def DefuseOps() -> Pass:
+    """The operators of fused groups in the place of the groups' calls."""
+    return _defuse()
+
+
+def ToBasicBlockNormalForm() -> Pass:
+    """A let for what several blocks read; analysis.check_basic_block_normal_form tells."""
+    return _blocks()
+
+
+def CanonicalizeOps() -> Pass:
+    """nn.bias_add as an addition."""
+    return _canonical()
+
+
+def DivToMul() -> Pass:
+    """Products with the reciprocal in the place of divisions by a constant."""
+    return _reciprocal()
+
+
+def FastMath() -> Pass:
+    """nn.fast_softmax in the place of nn.softmax; other operators have one form."""
+    return _fast()
+
+
+def FoldExplicitPadding() -> Pass:
+    """nn.pad as padding of the convolution or pool that reads it."""
+    return _padding()
+
+
+def SplitArgs(max_function_args: int) -> Pass:
+    """concatenate in steps, each a kernel of at most so many parameters, the result's one among them; 0: in one."""
+    return passes.of_steps("SplitArgs", 1, [split_args_pass(max_function_args)])
+
+
 def DynamicToStatic() -> Pass:
     """dyn operators of constant sizes as static ones."""
     return _to_static()
@@ -189,11 +237,12 @@ def RemoveUnusedFunctions(entry_functions: Sequence[str] | None = None) -> Pass:
 
 
 __all__ = [
-    "AnnotateTarget", "DeadCodeElimination", "DynamicToStatic", "EliminateCommonSubexpr", "EtaExpand", "FoldConstant",
-    "FunctionPass", "FuseOps", "InferType", "InferTypeLocal", "Inline", "LambdaLift", "MergeCompilerRegions",
-    "MergeComposite", "ModulePass", "PartialEvaluate", "PartitionGraph", "Pass", "PassContext", "RemoveUnusedFunctions",
-    "Sequential", "SimplifyExpr", "SimplifyInference", "ToANormalForm", "ToGraphNormalForm", "build_config",
-    "function_pass", "module_pass", "passes_off",
+    "AnnotateTarget", "CanonicalizeOps", "DeadCodeElimination", "DefuseOps", "DivToMul", "DynamicToStatic",
+    "EliminateCommonSubexpr", "EtaExpand", "FastMath", "FoldConstant", "FoldExplicitPadding", "FunctionPass",
+    "FuseOps", "InferType", "InferTypeLocal", "Inline", "LambdaLift", "MergeCompilerRegions", "MergeComposite",
+    "ModulePass", "PartialEvaluate", "PartitionGraph", "Pass", "PassContext", "RemoveUnusedFunctions", "Sequential",
+    "SimplifyExpr", "SimplifyInference", "SplitArgs", "ToANormalForm", "ToBasicBlockNormalForm",
+    "ToGraphNormalForm", "build_config", "function_pass", "module_pass", "passes_off",
 ]  # fmt: skip
 
 explain_arguments(globals(), __all__)
