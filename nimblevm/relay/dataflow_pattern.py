@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from nimblevm.arguments import explain_arguments, explained_constructor, shown
 from nimblevm.errors import CompileError, InvalidInputType
 from nimblevm.relay.infer_type import infer_expr
@@ -24,8 +22,8 @@ from nimblevm.relay.ir import (
     Constant,
     Expr,
     Function,
-    GlobalVar,
     If,
+    Leaf,
     Let,
     Tuple,
     TupleGetItem,
@@ -34,6 +32,8 @@ from nimblevm.relay.ir import (
 )
 from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op, get
+from nimblevm.relay.pattern_attrs import has_attribute
+from nimblevm.relay.pattern_groups import find_groups, wrap_groups
 from nimblevm.relay.structural import structural_equal
 from nimblevm.relay.types import TensorType, Type
 from nimblevm.relay.visitor import post_order, with_children
@@ -111,14 +111,13 @@ class DFPattern:
         return AttrPattern(self, attrs)
 
     def has_type(self, type_: Type) -> TypePattern:
-        return TypePattern(self, lambda t: structural_equal(t, type_))
+        return TypePattern(self, type_)
 
-    def has_dtype(self, dtype: str) -> TypePattern:
-        return TypePattern(self, lambda t: isinstance(t, TensorType) and t.dtype == dtype)
+    def has_dtype(self, dtype: str) -> DataTypePattern:
+        return DataTypePattern(self, dtype)
 
-    def has_shape(self, shape: Sequence[Any]) -> TypePattern:
-        wanted = tuple(shape)
-        return TypePattern(self, lambda t: isinstance(t, TensorType) and t.shape == wanted)
+    def has_shape(self, shape: Sequence[Any]) -> ShapePattern:
+        return ShapePattern(self, shape)
 
     def optional(self, option: Callable[[DFPattern], DFPattern]) -> AltPattern:
         """This pattern, or `option` of it."""
@@ -144,10 +143,16 @@ class DFPattern:
 
 @explained_constructor
 class WildcardPattern(DFPattern):
-    """Matches everything."""
+    """Matches everything, or what it is redirected to, which may have this pattern in it."""
+
+    redirected: DFPattern | None = None
+
+    def redirect_to(self, pattern: DFPattern) -> None:
+        """Match what `pattern` matches from now on."""
+        self.redirected = pattern
 
     def matches(self, expr: Expr, matcher: Matcher) -> bool:
-        return True
+        return self.redirected is None or matcher.match(self.redirected, expr)
 
 
 @explained_constructor
@@ -243,11 +248,12 @@ class IfPattern(DFPattern):
 
     inner = True
 
-    def __init__(self, cond: DFPattern, true: DFPattern, false: DFPattern) -> None:
-        self.parts = (cond, true, false)
+    def __init__(self, cond: DFPattern, true_branch: DFPattern, false_branch: DFPattern) -> None:
+        self.cond, self.true_branch, self.false_branch = cond, true_branch, false_branch
 
     def matches(self, expr: Expr, matcher: Matcher) -> bool:
-        return isinstance(expr, If) and matcher.all(zip(self.parts, children(expr), strict=True))
+        parts = (self.cond, self.true_branch, self.false_branch)
+        return isinstance(expr, If) and matcher.all(zip(parts, children(expr), strict=True))
 
 
 @explained_constructor
@@ -277,12 +283,13 @@ class LetPattern(DFPattern):
     inner = True
 
     def __init__(self, var: DFPattern, value: DFPattern, body: DFPattern) -> None:
-        self.parts = (var, value, body)
+        self.var, self.value, self.body = var, value, body
 
     def matches(self, expr: Expr, matcher: Matcher) -> bool:
         if not isinstance(expr, Let):
             return False
-        return matcher.all(zip(self.parts, (expr.var, expr.value, expr.body), strict=True))
+        parts = (self.var, self.value, self.body)
+        return matcher.all(zip(parts, (expr.var, expr.value, expr.body), strict=True))
 
 
 @explained_constructor
@@ -306,28 +313,62 @@ class AttrPattern(DFPattern):
     def matches(self, expr: Expr, matcher: Matcher) -> bool:
         if not matcher.match(self.pattern, expr):
             return False
-        return all(_same(_attribute(expr, name), value) for name, value in self.attrs.items())
+        return all(has_attribute(expr, name, value) for name, value in self.attrs.items())
 
 
-@explained_constructor
-class TypePattern(DFPattern):
+class _Typed(DFPattern):
     """Matches what a pattern matches if its type passes a test."""
 
-    def __init__(self, pattern: DFPattern, test: Callable[[Type], bool]) -> None:
-        self.pattern, self.test = pattern, test
+    pattern: DFPattern
+
+    def passes(self, type_: Type) -> bool:
+        raise NotImplementedError
 
     def matches(self, expr: Expr, matcher: Matcher) -> bool:
         if isinstance(expr, Op) or not matcher.match(self.pattern, expr):
             return False
         type_ = matcher.type_of(expr)
-        return type_ is not None and self.test(type_)
+        return type_ is not None and self.passes(type_)
+
+
+@explained_constructor
+class TypePattern(_Typed):
+    """Matches what a pattern matches if it has a given type."""
+
+    def __init__(self, pattern: DFPattern, ttype: Type) -> None:
+        self.pattern, self.type = pattern, ttype
+
+    def passes(self, type_: Type) -> bool:
+        return structural_equal(type_, self.type)
+
+
+@explained_constructor
+class DataTypePattern(_Typed):
+    """Matches what a pattern matches if it is a tensor of a given dtype."""
+
+    def __init__(self, pattern: DFPattern, dtype: str) -> None:
+        self.pattern, self.dtype = pattern, dtype
+
+    def passes(self, type_: Type) -> bool:
+        return isinstance(type_, TensorType) and type_.dtype == self.dtype
+
+
+@explained_constructor
+class ShapePattern(_Typed):
+    """Matches what a pattern matches if it is a tensor of a given shape."""
+
+    def __init__(self, pattern: DFPattern, shape: Sequence[Any]) -> None:
+        self.pattern, self.shape = pattern, tuple(shape)
+
+    def passes(self, type_: Type) -> bool:
+        return isinstance(type_, TensorType) and type_.shape == self.shape
 
 
 @explained_constructor
 class DominatorPattern(DFPattern):
     """Matches `child` if all that it is computed from leads through `path` nodes to one node that `parent` matches.
 
-    Variables and constants on the way are inputs of the region.
+    Variables and constants on the way are inputs of the region, but nothing on the way is computed of these alone.
     """
 
     def __init__(self, parent: DFPattern, path: DFPattern, child: DFPattern) -> None:
@@ -339,47 +380,34 @@ class DominatorPattern(DFPattern):
         found: Expr | None = None
         seen: set[Expr] = set()
         passed: list[Expr] = []
-        stack = [c for c in children(expr) if not isinstance(c, Op)]
+        stack = _computed(expr)
         while stack:
             node = stack.pop()
-            if node in seen or isinstance(node, Var | Constant | GlobalVar):
+            if node in seen:
                 continue
             seen.add(node)
             if matcher.match(self.parent, node):
                 found = node
                 continue
-            if not Matcher().match(self.path, node):
+            behind = _computed(node)
+            if not behind or not Matcher().match(self.path, node):
                 return False
             passed.append(node)
-            stack.extend(c for c in children(node) if not isinstance(c, Op))
+            stack += behind
         if found is not None:
             matcher.bindings.update((_Passed(), node) for node in passed)
         return found is not None
+
+
+def _computed(node: Expr) -> list[Expr]:
+    """The parts of a node that are no leaves."""
+    return [c for c in children(node) if not isinstance(c, Leaf)]
 
 
 class _Passed(DFPattern):
     """Stands for a node on the way of a DominatorPattern, which is inside of the match."""
 
     inner = True
-
-
-_MISSING = object()
-
-
-def _attribute(expr: Expr, name: str) -> Any:
-    if isinstance(expr, Call):
-        return getattr(expr.attrs, name, _MISSING)
-    if isinstance(expr, Function):
-        return expr.attrs.get(name, _MISSING)
-    if isinstance(expr, Op):
-        return int(expr.pattern) if name == "TOpPattern" else getattr(expr, name, _MISSING)
-    return _MISSING
-
-
-def _same(have: Any, want: Any) -> bool:
-    if isinstance(want, list | tuple) and isinstance(have, list | tuple):
-        return len(have) == len(want) and all(_same(h, w) for h, w in zip(have, want, strict=True))
-    return have is not _MISSING and bool(np.all(have == want))
 
 
 # --- the names that users call ------------------------------------------------------------------------
@@ -440,12 +468,12 @@ def has_type(type_: Type, pattern: DFPattern | None = None) -> TypePattern:
     return (pattern or wildcard()).has_type(type_)
 
 
-def has_dtype(dtype: str, pattern: DFPattern | None = None) -> TypePattern:
+def has_dtype(dtype: str, pattern: DFPattern | None = None) -> DataTypePattern:
     """Matches tensors by dtype."""
     return (pattern or wildcard()).has_dtype(dtype)
 
 
-def has_shape(shape: Sequence[Any], pattern: DFPattern | None = None) -> TypePattern:
+def has_shape(shape: Sequence[Any], pattern: DFPattern | None = None) -> ShapePattern:
     """Matches tensors by shape."""
     return (pattern or wildcard()).has_shape(shape)
 
@@ -464,7 +492,7 @@ class DFPatternCallback:
     """A rewriting rule: set `self.pattern`, override `callback`.
 
     require_type   infer types before each match, so that `callback` sees checked_type
-    rewrite_once   apply the rule in one pass instead of until nothing changes
+    rewrite_once   once the rule changed something, don't apply it again
     """
 
     def __init__(self, require_type: bool = False, rewrite_once: bool = False) -> None:
@@ -489,34 +517,49 @@ def rewrite(
     expr: Expr,
     mod: IRModule | None = None,
 ) -> Expr:
-    """Apply rules from the leaves up until nothing changes (rules with rewrite_once: one pass).
+    """Apply rules in turns until none changes anything (rules with rewrite_once: until they changed something).
 
-    Raises CompileError if that takes more than 100 rounds: the rules undo each other or grow the expression for ever.
+    A rule sees the whole graph and its matches don't overlap: those nearer to the result are taken first. Raises
+    CompileError if that takes more than 100 rounds: the rules undo each other or grow the expression for ever.
     """
     rules = [callbacks] if isinstance(callbacks, DFPatternCallback) else list(callbacks)
-    for rule in rules:
-        for _ in range(MAX_ROUNDS):
+    finished: set[DFPatternCallback] = set()
+    busy = ""
+    for _ in range(MAX_ROUNDS):
+        before = expr
+        for rule in rules:
+            if rule in finished:
+                continue
             new = _round(rule, infer_expr(expr, mod) if rule.require_type else expr)
-            done = rule.rewrite_once or new is expr or structural_equal(new, expr)
+            if new is not expr and not structural_equal(new, expr):
+                busy = type(rule).__name__
+                if rule.rewrite_once:
+                    finished.add(rule)
             expr = new
-            if done:
-                break
-        else:
-            raise CompileError(
-                f"{type(rule).__name__} still changes the expression after {MAX_ROUNDS} rounds"
-            )
-    return expr
+        if expr is before or structural_equal(expr, before):
+            return expr
+    raise CompileError(f"{busy} still changes the expression after {MAX_ROUNDS} rounds")
 
 
 def _round(rule: DFPatternCallback, expr: Expr) -> Expr:
+    order = post_order(expr)
+    groups = find_groups(order, lambda node: _matched(rule.pattern, node), dominated=True)
+    if not groups:
+        return expr
     done: dict[Expr, Expr] = {}
-    for node in post_order(expr):
-        post = with_children(node, tuple(done[child] for child in children(node)))
-        matcher = Matcher()
-        if not isinstance(node, Op) and matcher.match(rule.pattern, post):
-            post = rule.callback(node, post, {p: [e] for p, e in matcher.bindings.items()})
-        done[node] = post
+    for node in order:
+        post = done[node] = with_children(node, tuple(done[child] for child in children(node)))
+        if node in groups:
+            matched = groups[node].matched
+            done[node] = rule.callback(
+                node, post, {p: [done.get(e, e)] for p, e in matched.items()}
+            )
     return done[expr]
+
+
+def _matched(pattern: DFPattern, node: Expr) -> dict[DFPattern, Expr] | None:
+    matcher = Matcher()
+    return matcher.bindings if matcher.match(pattern, node) else None
 
 
 def partition(
@@ -528,67 +571,23 @@ def partition(
     """`expr` with every match wrapped: (fn (inputs, PartitionedFromPattern="...") { match })(inputs).
 
     Matches don't overlap (those nearer to the result are taken first), pass `check`, and nothing inside of one but its
-    result is used outside of it.
+    result is used outside of it. Inputs are in the order in which the pattern names them; constants are no inputs.
     """
     order = post_order(expr)
-    users: dict[Expr, set[Expr]] = {}
-    for node in order:
-        for child in children(node):
-            users.setdefault(child, set()).add(node)
-    groups: dict[Expr, set[Expr]] = {}
-    taken: set[Expr] = set()
-    for node in reversed(order):
-        if node in taken or isinstance(node, Op):
-            continue
-        matcher = Matcher()
-        if not matcher.match(pattern, node) or not check(node):
-            continue
-        inside = {e for p, e in matcher.bindings.items() if p.inner} | {node}
-        closed = all(users[e] <= inside for e in inside if e is not node)
-        if closed and not inside & taken:
-            groups[node] = inside
-            taken |= inside
-    return _wrap(order, groups, dict(attrs or {}))
 
+    def attempt(node: Expr) -> dict[DFPattern, Expr] | None:
+        matched = _matched(pattern, node)
+        return matched if matched is not None and check(node) else None
 
-def _wrap(order: Sequence[Expr], groups: Mapping[Expr, set[Expr]], attrs: dict[str, Any]) -> Expr:
-    done: dict[Expr, Expr] = {}
-    for node in order:
-        inside = groups.get(node)
-        if inside is None:
-            done[node] = with_children(node, tuple(done[c] for c in children(node)))
-            continue
-        params: dict[Expr, Var] = {}
-        local: dict[Expr, Expr] = {}
-        names: list[str] = []
-        for part in post_order(node):
-            if part not in inside:
-                continue
-            new: list[Expr] = []
-            for child in children(part):
-                if child in inside:
-                    new.append(local[child])
-                elif isinstance(child, Op | Constant | GlobalVar):
-                    new.append(child)
-                else:
-                    if child not in params:
-                        params[child] = Var(f"FunctionVar_{len(params)}", child.checked_type)
-                    new.append(params[child])
-            local[part] = with_children(part, tuple(new))
-            if isinstance(part, Call) and isinstance(part.op, Op):
-                names.append(part.op.name)
-        mark = {"PartitionedFromPattern": "".join(f"{name}_" for name in names), **attrs}
-        function = Function(tuple(params.values()), local[node], attrs=mark)
-        done[node] = Call(function, tuple(done[e] for e in params), span=node.span)
-    return done[order[-1]]
+    return wrap_groups(order, find_groups(order, attempt, dominated=False), attrs or {})
 
 
 __all__ = [
     "AltPattern", "AttrPattern", "CallPattern", "ConstantPattern", "DFPattern", "DFPatternCallback",
-    "DominatorPattern", "ExprPattern", "FunctionPattern", "IfPattern", "LetPattern", "TupleGetItemPattern",
-    "TuplePattern", "TypePattern", "VarPattern", "WildcardPattern", "dominates", "has_attr", "has_dtype", "has_shape",
-    "has_type", "is_constant", "is_expr", "is_if", "is_let", "is_op", "is_tuple", "is_tuple_get_item", "is_var",
-    "match", "partition", "rewrite", "wildcard",
+    "DataTypePattern", "DominatorPattern", "ExprPattern", "FunctionPattern", "IfPattern", "LetPattern",
+    "ShapePattern", "TupleGetItemPattern", "TuplePattern", "TypePattern", "VarPattern", "WildcardPattern",
+    "dominates", "has_attr", "has_dtype", "has_shape", "has_type", "is_constant", "is_expr", "is_if", "is_let",
+    "is_op", "is_tuple", "is_tuple_get_item", "is_var", "match", "partition", "rewrite", "wildcard",
 ]  # fmt: skip
 
 explain_arguments(globals(), __all__)

@@ -131,6 +131,13 @@ class Tuple(Expr):
         """A field itself; TupleGetItem is the expression that reads it."""
         return self.fields[index]
 
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __bool__(self) -> bool:
+        """An expression is there, also one of no fields."""
+        return True
+
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Call(Expr):

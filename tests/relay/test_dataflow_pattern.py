@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+import numpy as np
 import pytest
 
 from nimblevm import relay
@@ -16,6 +17,7 @@ from nimblevm.relay.dataflow_pattern import (
     is_constant,
     is_expr,
     is_if,
+    is_let,
     is_op,
     is_tuple,
     is_tuple_get_item,
@@ -24,7 +26,10 @@ from nimblevm.relay.dataflow_pattern import (
     rewrite,
     wildcard,
 )
-from nimblevm.relay.ir import Call, Expr, Function, If
+from nimblevm.relay.infer_type import infer_type
+from nimblevm.relay.interpreter import evaluate
+from nimblevm.relay.ir import Call, Expr, Function, If, Tuple
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.structural import structural_equal
 
 X = relay.var("x", shape=(2, 3))
@@ -176,3 +181,130 @@ def test_partition_wraps_matches_that_nothing_else_looks_into() -> None:
     leaking = relay.add(relay.nn.relu(dense), dense)
     assert structural_equal(pattern.partition(leaking), leaking, map_free_vars=True)
     assert pattern.partition(leaking, check=lambda _: False) is leaking
+
+
+class Drop(DFPatternCallback):
+    """p(x) becomes x."""
+
+    def __init__(self, make: Callable[[DFPattern], DFPattern]) -> None:
+        super().__init__()
+        self.rest = wildcard()
+        self.pattern = make(self.rest)
+
+    def callback(self, pre: Expr, post: Expr, node_map: Mapping[DFPattern, list[Expr]]) -> Expr:
+        return node_map[self.rest][0]
+
+
+def test_rules_go_on_until_none_changes_anything() -> None:
+    """What a later rule makes is seen by an earlier one."""
+    rules = [Drop(is_op("tanh")), Drop(is_op("exp")), Drop(is_op("sigmoid"))]
+    expr: Expr = X
+    for wrap in (relay.tanh, relay.exp, relay.sigmoid, relay.exp, relay.tanh):
+        expr = wrap(expr)
+    assert rewrite(rules, expr) is X
+    zero = relay.const(0.0)
+    add, subtract = Drop(lambda p: p + is_expr(zero)), Drop(lambda p: p - is_expr(zero))
+    assert rewrite([add, subtract], (X + zero - zero) + zero - zero) is X
+
+
+def test_rules_of_one_change_stop_after_it() -> None:
+    class Shorter(Drop):
+        def callback(self, pre: Expr, post: Expr, node_map: Mapping[DFPattern, list[Expr]]) -> Expr:
+            assert isinstance(post, Call)
+            fields = post.args[0]
+            assert isinstance(fields, Tuple)
+            assert len(fields) == len(fields.fields)
+            return relay.concatenate(Tuple(fields.fields[1:]), 0)
+
+    rule = Shorter(lambda p: is_op("concatenate")(p))
+    rule.rewrite_once = True
+    new = rewrite([rule, Drop(is_op("exp"))], relay.exp(relay.concatenate((X, X, X), 0)))
+    assert structural_equal(new, relay.concatenate((X, X), 0), map_free_vars=True)
+
+
+def test_larger_matches_are_taken_first_and_none_overlaps() -> None:
+    """The path has additions, too, so that the inner one is a match of its own."""
+    dense = is_op("nn.dense")(wildcard(), wildcard())
+    path = is_op("tanh")(wildcard()) | is_op("add")(wildcard(), wildcard())
+    region = is_op("add")(wildcard(), wildcard()).dominates(dense, path)
+
+    class ToDense(DFPatternCallback):
+        def __init__(self) -> None:
+            super().__init__(rewrite_once=True)
+            self.pattern = region
+
+        def callback(self, pre: Expr, post: Expr, node_map: Mapping[DFPattern, list[Expr]]) -> Expr:
+            return node_map[dense][0]
+
+    inner = relay.nn.dense(X, W)
+    tanh = relay.tanh(inner)
+    new = rewrite(ToDense(), relay.add(relay.add(tanh, tanh), tanh))
+    assert structural_equal(new, inner, map_free_vars=True)
+
+
+def test_what_is_used_outside_of_a_match_is_not_rewritten() -> None:
+    pair = Drop(lambda p: is_op("tanh")(is_op("exp")(p)))
+    middle = relay.exp(X)
+    used = relay.add(relay.tanh(middle), middle)
+    assert rewrite(pair, used) is used
+    # Unless what uses it is an input of the match.
+    gate = Drop(lambda p: is_op("multiply")(is_op("exp")(p), wildcard()))
+    assert rewrite(gate, relay.multiply(middle, relay.sigmoid(middle))) is X
+
+
+def test_no_path_begins_at_variables() -> None:
+    region = is_op("add")(wildcard(), wildcard()).dominates(
+        is_op("nn.dense")(wildcard(), wildcard()), is_op("tanh")(wildcard())
+    )
+    dense = relay.nn.dense(X, W)
+    assert not region.match(relay.add(relay.tanh(X), relay.tanh(dense)))
+    assert region.match(relay.add(X, relay.tanh(dense)))
+
+
+def test_patterns_that_have_themselves_inside() -> None:
+    rest = wildcard()
+    chain = is_op("tanh")(rest)
+    rest.redirect_to(chain | is_op("nn.dense")(wildcard(), wildcard()))
+    dense = relay.nn.dense(X, W)
+    assert chain.match(relay.tanh(relay.tanh(relay.tanh(dense))))
+    assert not chain.match(relay.tanh(relay.tanh(X)))
+
+
+def test_parts_of_patterns_have_names() -> None:
+    a, b, c = wildcard(), wildcard(), wildcard()
+    branch = is_if(a, b, c)
+    assert (branch.cond, branch.true_branch, branch.false_branch) == (a, b, c)
+    let = is_let(a, b, c)
+    assert (let.var, let.value, let.body) == (a, b, c)
+    type_ = relay.TensorType((2,))
+    assert (a.has_type(type_).type, a.has_dtype("int8").dtype) == (type_, "int8")
+    assert a.has_shape([2, 3]).shape == (2, 3)
+
+
+def test_inputs_come_in_the_pattern_s_order() -> None:
+    scale, data, shift = wildcard(), wildcard(), wildcard()
+    pattern = shift + scale * data
+    new = pattern.partition(relay.add(relay.multiply(X, W), Y))
+    assert isinstance(new, Call)
+    assert list(new.args) == [Y, X, W]
+    again = pattern.partition(new)
+    assert structural_equal(again, new, map_free_vars=True), (
+        "a function that partition made is left alone"
+    )
+
+
+def test_function_literals_are_wrapped_whole() -> None:
+    v = relay.var("v", shape=(2, 3))
+    literal = Function([v], relay.tanh(v))
+    pattern = is_op("exp")(FunctionPattern([wildcard()], is_op("tanh")(wildcard()))(wildcard()))
+    new = pattern.partition(relay.exp(Call(literal, [X])))
+    assert isinstance(new, Call)
+    assert list(new.args) == [X]
+    assert isinstance(new.op, Function)
+    assert new.op.attrs["PartitionedFromPattern"] == "tanh_FunctionCall_exp_"
+    mod = infer_type(IRModule.from_expr(Function([X], new)))
+    np.testing.assert_allclose(
+        evaluate(mod, [np.ones((2, 3), "float32")]), np.exp(np.tanh(np.ones((2, 3)))), 1e-6
+    )
+    fields = is_op("concatenate")(is_tuple(None)).partition(relay.concatenate((X, X), 0))
+    assert fields.op.attrs["PartitionedFromPattern"] == "Tuple_concatenate_"  # type: ignore[attr-defined]
