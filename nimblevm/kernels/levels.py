@@ -130,7 +130,7 @@ class _Levels:
         index = tuple(LoopVar(INDEX, f"b{a}") for a in range(len(buffer.axes)))
         found: Statement = Store(table.result, index, Load(buffer.dtype, table.source, index))
         for var, axis in zip(reversed(index), reversed(buffer.axes), strict=True):
-            found = For(var, self._size(axis.size), (found,), True)
+            found = For(var, self._size(axis.size), (found,), parallel=True)
         return found
 
     def _checked(self, statement: Statement) -> Statement:
@@ -163,7 +163,7 @@ class _Levels:
         match statement:
             case For(var=var, extent=extent, body=body, parallel=parallel):
                 inside = tuple(self._rewritten(s) for s in body)
-                return For(var, self.rewriter.value(extent), inside, parallel)
+                return For(var, self.rewriter.value(extent), inside, parallel=parallel)
             case If(cond=cond, then=then, otherwise=otherwise):
                 both = [tuple(map(self._rewritten, block)) for block in (then, otherwise)]
                 return If(self.rewriter.value(cond), both[0], both[1])

@@ -333,7 +333,9 @@ class _Reader:
             match STATEMENT_KINDS[kind]:
                 case "For":
                     end = c
-                    statement = ir.For(self.vars[a], self.values[b], block(place + 1, c), bool(op))
+                    statement = ir.For(
+                        self.vars[a], self.values[b], block(place + 1, c), parallel=bool(op)
+                    )
                 case "Store":
                     statement = ir.Store(a, self.list(b, rank), self.values[c])
                 case "SetLocal":

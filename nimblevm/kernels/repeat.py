@@ -115,11 +115,11 @@ class _Repeater:
             copies[load] = Load(load.dtype, number, index)
             copy: Statement = Store(number, index, load)
             for loop in reversed(loops):
-                copy = For(loop.var, loop.extent, (copy,), True)
-            found.append(For(self.at, self.count, (copy,), True))
+                copy = For(loop.var, loop.extent, (copy,), parallel=True)
+            found.append(For(self.at, self.count, (copy,), parallel=True))
         if copies:
             new = Rewriter(lambda v: copies.get(v) if isinstance(v, Load) else None).statement(new)
-        return [*found, For(self.at, self.count, (new,), True)]
+        return [*found, For(self.at, self.count, (new,), parallel=True)]
 
     def _begin(self, source: int) -> Statement:
         """The first step reads what came in."""
@@ -128,7 +128,7 @@ class _Repeater:
         value = Load(self.old[source].dtype, source, index)
         found: Statement = Store(self.state[source], (Const(INDEX, 0), *index), value)
         for var, axis in zip(reversed(index), reversed(axes), strict=True):
-            found = For(var, axis.size, (found,), True)
+            found = For(var, axis.size, (found,), parallel=True)
         return found
 
     # --- one step ---------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ class _Repeater:
                     pass
                 case For(var=var, extent=extent, body=inside, parallel=parallel):
                     size = self.rewriter.value(extent)
-                    found.append(For(var, size, self._block(inside), parallel))
+                    found.append(For(var, size, self._block(inside), parallel=parallel))
                 case If(cond=cond, then=then, otherwise=otherwise):
                     both = (self._block(then), self._block(otherwise))
                     found.append(If(self.rewriter.value(cond), *both))

@@ -177,7 +177,9 @@ class Rewriter:
             case For(var=var, extent=extent, body=body, parallel=parallel, masked=masked):
                 new_var = self._replace(var)
                 bound = new_var if isinstance(new_var, LoopVar) else var
-                return For(bound, self.value(extent), self.block(body), parallel, masked)
+                return For(
+                    bound, self.value(extent), self.block(body), parallel=parallel, masked=masked
+                )
             case Store(buffer=buffer, indices=indices, value=value):
                 return Store(buffer, tuple(map(self.value, indices)), self.value(value))
             case SetLocal(local=local, value=value):

@@ -218,7 +218,7 @@ class Emitter:
         self.frames = [*frames, frame]
         yield frame.var
         self.frames = frames
-        self.emit(For(frame.var, bound, tuple(frame.body), parallel))
+        self.emit(For(frame.var, bound, tuple(frame.body), parallel=parallel))
 
     @contextmanager
     def loops(self, extents: Sequence[Dim | Value], parallel: bool = False) -> Iterator[Index]:
@@ -241,7 +241,7 @@ class Emitter:
         below: tuple[Statement, ...] = ()
         for frame, bound in reversed(opened):
             assert frame.var is not None
-            below = (For(frame.var, bound, (*frame.body, *below), parallel),)
+            below = (For(frame.var, bound, (*frame.body, *below), parallel=parallel),)
         for statement in below:
             self.emit(statement)
 

@@ -78,7 +78,7 @@ def vector_kernel(name: str, value: Any, inputs: int = 2) -> ir.Kernel:
     buffers.append(ir.Buffer("out", "float32", "out", axes))
     i = ir.LoopVar("int64", "i")
     loads = [ir.Load("float32", k, (i,)) for k in range(inputs)]
-    body = ir.For(i, n, (ir.Store(inputs, (i,), value(loads, i)),), True)
+    body = ir.For(i, n, (ir.Store(inputs, (i,), value(loads, i)),), parallel=True)
     return ir.Kernel(name, tuple(buffers), ("n",), (body,))
 
 

@@ -154,7 +154,7 @@ def _edge_kernel(dtype: str) -> Kernel:
     for row in DTYPES:
         stores.append(Store(len(buffers), (i,), Cast(row.name, x)))
         buffers.append(Buffer(f"as_{row.name}", row.name, "out", axes))
-    body = (For(i, DimRef("int64", 0), tuple(stores), True),)
+    body = (For(i, DimRef("int64", 0), tuple(stores), parallel=True),)
     return Kernel(f"edges_{dtype}", tuple(buffers), ("n",), body)
 
 

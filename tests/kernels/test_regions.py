@@ -164,10 +164,10 @@ def test_a_row_that_turns_share_is_no_region() -> None:
         ir.Buffer("out", "float32", "out", (axis, axis)),
         ir.Buffer("row", "float32", "scratch", (axis,)),
     )
-    fill = ir.For(j, n, (ir.Store(2, (j,), ir.Load("float32", 0, (i, j))),), True)
+    fill = ir.For(j, n, (ir.Store(2, (j,), ir.Load("float32", 0, (i, j))),), parallel=True)
     k = ir.LoopVar("int64", "k")
-    use = ir.For(k, n, (ir.Store(1, (i, k), ir.Load("float32", 2, (k,))),), True)
-    kernel = ir.Kernel("shared", buffers, ("n",), (ir.For(i, n, (fill, use), True),))
+    use = ir.For(k, n, (ir.Store(1, (i, k), ir.Load("float32", 2, (k,))),), parallel=True)
+    kernel = ir.Kernel("shared", buffers, ("n",), (ir.For(i, n, (fill, use), parallel=True),))
     assert regions_of(kernel) == {}
 
 
@@ -185,7 +185,9 @@ def test_rows_behind_those_that_are_read(least: int, less: int, apart: bool) -> 
     new = ir.Binary("int64", "add", old, ir.Binary("int64", "max", i, ir.Const("int64", least)))
     j = ir.LoopVar("int64", "j")
     value = ir.Unary("float32", "tanh", ir.Load("float32", 1, (row, j)))
-    adds = ir.For(i, names, (ir.For(j, size, (ir.Store(1, (new, j), value),), True),), True)
+    adds = ir.For(
+        i, names, (ir.For(j, size, (ir.Store(1, (new, j), value),), parallel=True),), parallel=True
+    )
     before = ir.SetLocal(old, ir.Const("int64", 4))
     found = regions_of(ir.Kernel("table", buffers, ("size", "names"), (before, adds)))
     assert (adds in found) == apart
@@ -216,8 +218,8 @@ def test_places_with_something_in_common_differ_only_if_all_turns_have_it(
     }  # fmt: skip
     read, write = (place(common[shared], two, i) for place in SHIFTED[shift])
     value = ir.Unary("int64", "negative", ir.Load("int64", 0, (read, j)))
-    inner = ir.For(j, n, (ir.Store(0, (write, i), value),), True)
-    loop = ir.For(i, n, (inner,), True)
+    inner = ir.For(j, n, (ir.Store(0, (write, i), value),), parallel=True)
+    loop = ir.For(i, n, (inner,), parallel=True)
     before = ir.SetLocal(old, ir.Const("int64", 4))
     found = regions_of(ir.Kernel("shifted", buffers, ("n",), (before, loop)))
     assert (loop in found) == (shared == "local")
@@ -231,7 +233,9 @@ def test_an_index_of_two_variables_does_not_keep_turns_apart(turned: bool) -> No
     column = ir.Binary("int64", "add", i, j) if turned else i
     row = ir.Binary("int64", "floordiv", j, ir.Const("int64", 2))
     value = ir.Unary("float32", "tanh", ir.Load("float32", 0, (row, column)))
-    loop = ir.For(i, n, (ir.For(j, n, (ir.Store(0, (j, column), value),), True),), True)
+    loop = ir.For(
+        i, n, (ir.For(j, n, (ir.Store(0, (j, column), value),), parallel=True),), parallel=True
+    )
     assert (loop in regions_of(ir.Kernel("turned", buffers, ("n",), (loop,)))) == (not turned)
 
 
@@ -242,7 +246,9 @@ def test_an_index_that_two_turns_share_does_not_keep_them_apart(op: str) -> None
     buffers = (ir.Buffer("all", "float32", "out", (ir.Axis(n), ir.Axis(n))),)
     row = ir.Binary("int64", op, i, ir.Const("int64", 2))
     value = ir.Unary("float32", "tanh", ir.Load("float32", 0, (row, ir.Const("int64", 0))))
-    loop = ir.For(i, n, (ir.For(j, n, (ir.Store(0, (row, j), value),), True),), True)
+    loop = ir.For(
+        i, n, (ir.For(j, n, (ir.Store(0, (row, j), value),), parallel=True),), parallel=True
+    )
     found = regions_of(ir.Kernel("shared", buffers, ("n",), (loop,)))
     assert (loop in found) == (op == "add")
 
@@ -254,7 +260,9 @@ def test_sizes_in_locals_count_as_work_and_units() -> None:
     axes = (ir.Axis(n), ir.Axis(n))
     buffers = (ir.Buffer("x", "float32", "in", axes), ir.Buffer("out", "float32", "out", axes))
     value = ir.Unary("float32", "tanh", ir.Load("float32", 0, (i, j)))
-    nest = ir.For(i, n, (ir.For(j, m, (ir.Store(1, (i, j), value),), True),), True)
+    nest = ir.For(
+        i, n, (ir.For(j, m, (ir.Store(1, (i, j), value),), parallel=True),), parallel=True
+    )
     before = ir.SetLocal(m, ir.Binary("int64", "sub", n, ir.Const("int64", 1)))
     region = regions_of(ir.Kernel("local", buffers, ("n",), (before, nest)))[nest]
     assert region.loops == (nest, nest.body[0])

@@ -164,7 +164,7 @@ class _Besider(Paneler):
         """The rows that are computed before the first step."""
         rows, columns = nest.loops
         count = folded("min", folded("add", const(self.turn), self.left), self.total)
-        first = For(rows.var, count, rows.body, True)
+        first = For(rows.var, count, rows.body, parallel=True)
         return self.tiled(Nest((first, columns), nest.products, nest.after))
 
     def _sums(

@@ -222,7 +222,9 @@ class Blocker:
                     elif pack is not None:
                         found.append(pack)
                     else:
-                        found.append(For(var, extent, self.block(inner), parallel, masked))
+                        found.append(
+                            For(var, extent, self.block(inner), parallel=parallel, masked=masked)
+                        )
                 case If(cond=cond, then=then, otherwise=otherwise):
                     found.append(If(cond, self.block(then), self.block(otherwise)))
                 case _:
@@ -243,7 +245,8 @@ class Blocker:
             body = Rewriter(lambda v: place if v is nest.columns.var else None).block(
                 nest.columns.body
             )
-            found.append(For(nest.rows.var, nest.rows.extent, (For(var, rest, body, True),), True))
+            inner = For(var, rest, body, parallel=True)
+            found.append(For(nest.rows.var, nest.rows.extent, (inner,), parallel=True))
         return found
 
     def _groups(self, nest: Block, used: Value) -> list[Statement]:
@@ -294,8 +297,8 @@ class Blocker:
             nest.columns.var: folded("add", first, lane),
         }
         after = Rewriter(here_.get).block(nest.after)
-        inside = For(lane, here, (total, *after), True, masked=not isinstance(here, Const))
-        return [product, For(row, count, (inside,), True)]
+        inside = For(lane, here, (total, *after), parallel=True, masked=not isinstance(here, Const))
+        return [product, For(row, count, (inside,), parallel=True)]
 
 
 def _at_most(value: Value, limit: int) -> bool:

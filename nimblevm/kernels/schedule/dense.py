@@ -118,12 +118,12 @@ def _rest(loop: For, dot: Dot, factor: int) -> tuple[Value, Value, LoopVar, Dot]
 def columns(loop: For, dot: Dot, factor: int) -> tuple[Statement, ...]:
     """The loop over one axis, `factor` turns at once."""
     if factor == 1 or (isinstance(loop.extent, Const) and loop.extent.value < factor):
-        return (For(loop.var, loop.extent, dot.body, True),)
+        return (For(loop.var, loop.extent, dot.body, parallel=True),)
     groups, left, var, rest = _rest(loop, dot, factor)
     group, body = jammed(loop.var, dot, factor)
-    found: list[Statement] = [For(group, groups, body.body, True)]
+    found: list[Statement] = [For(group, groups, body.body, parallel=True)]
     if not is_zero(left):
-        found.append(For(var, left, rest.body, True))
+        found.append(For(var, left, rest.body, parallel=True))
     return tuple(found)
 
 
@@ -142,7 +142,7 @@ def tiles(rows: For, loop: For, dot: Dot, row_factor: int, factor: int) -> tuple
 
 def _for_each(var: LoopVar, extent: Value, parts: tuple[Statement, ...]) -> tuple[Statement, ...]:
     """A loop of its own around each part: threads divide perfect nests, whichever loop of them is long."""
-    return tuple(For(var, extent, (part,), True) for part in parts)
+    return tuple(For(var, extent, (part,), parallel=True) for part in parts)
 
 
 def _factors(dot: Dot, registers: int) -> tuple[int, int]:
@@ -175,7 +175,7 @@ def tile_products(body: Sequence[Statement], registers: int) -> tuple[Statement,
                 found.extend(tiles(statement, inner, dot, row_factor, factor))
                 continue
         new = tile_products(statement.body, registers)
-        found.append(For(statement.var, statement.extent, new, statement.parallel))
+        found.append(For(statement.var, statement.extent, new, parallel=statement.parallel))
     return tuple(found)
 
 

@@ -70,7 +70,7 @@ def _split(body: Sequence[Statement]) -> list[tuple[Statement, ...]]:
             continue
         for part in parts:
             for loop in reversed(loops):
-                part = (For(loop.var, loop.extent, part, True),)
+                part = (For(loop.var, loop.extent, part, parallel=True),)
             found.append(part)
     return found
 

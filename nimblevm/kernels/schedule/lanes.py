@@ -112,7 +112,7 @@ class Tiler:
                 found.extend(self.tiled(statement, sums))
                 continue
             new = self.block(statement.body)
-            found.append(For(statement.var, statement.extent, new, statement.parallel))
+            found.append(For(statement.var, statement.extent, new, parallel=statement.parallel))
         return tuple(found)
 
     def tiled(self, loop: For, sums: Sums) -> tuple[Statement, ...]:
@@ -134,7 +134,7 @@ class Tiler:
             inside = _tile(
                 loop.var, sums, numbers, lambda t: Binary(INDEX, "add", first, t), const(size)
             )
-            found.append(For(group, groups, inside, True))
+            found.append(For(group, groups, inside, parallel=True))
         if not is_zero(left):
             start = folded("mul", groups, const(size))
             found.extend(_tile(loop.var, sums, numbers, lambda t: folded("add", start, t), left))
@@ -167,13 +167,13 @@ def _tile(
     totals = [
         SetLocal(local, Load(local.dtype, numbers[local], (turns[2],))) for local, _ in sums.starts
     ]
-    deep: Statement = For(turns[1], extent, tuple(adds), True)
+    deep: Statement = For(turns[1], extent, tuple(adds), parallel=True)
     for depth in reversed(sums.depths):
         deep = For(depth.var, depth.extent, (deep,))
     return (
-        For(turns[0], extent, tuple(starts), True),
+        For(turns[0], extent, tuple(starts), parallel=True),
         deep,
-        For(turns[2], extent, (*totals, *at[2].block(sums.after)), True),
+        For(turns[2], extent, (*totals, *at[2].block(sums.after)), parallel=True),
     )
 
 

@@ -90,8 +90,8 @@ def _jammed(rows: For, chain: Sequence[For], sums: Sums, factor: int) -> For:
         below = (For(depth.var, depth.extent, below),)
     body: tuple[Statement, ...] = (*before, *below, *after)
     for loop in reversed(chain):
-        body = (For(loop.var, loop.extent, body, True),)
-    return For(group, folded("floordiv", rows.extent, const(factor)), body, True)
+        body = (For(loop.var, loop.extent, body, parallel=True),)
+    return For(group, folded("floordiv", rows.extent, const(factor)), body, parallel=True)
 
 
 def _rest(rows: For, factor: int) -> For | None:
@@ -103,7 +103,7 @@ def _rest(rows: For, factor: int) -> For | None:
     var = LoopVar(INDEX, rows.var.name + "r")
     place = folded("add", folded("mul", groups, const(factor)), var)
     rewriter = Rewriter(lambda value: place if value is rows.var else None)
-    return For(var, left, rewriter.block(rows.body), True)
+    return For(var, left, rewriter.block(rows.body), parallel=True)
 
 
 def jam_rows(body: Sequence[Statement], registers: int) -> tuple[Statement, ...]:
@@ -122,7 +122,7 @@ def jam_rows(body: Sequence[Statement], registers: int) -> tuple[Statement, ...]
                 found.extend(() if rest is None else (rest,))
                 continue
         new = jam_rows(statement.body, registers)
-        found.append(For(statement.var, statement.extent, new, statement.parallel))
+        found.append(For(statement.var, statement.extent, new, parallel=statement.parallel))
     return tuple(found)
 
 

@@ -199,7 +199,7 @@ class Tiler:
                     if nest is not None and (nest.of_images or not self.images_only):
                         found += self.tiled(nest)
                     else:
-                        found.append(For(var, extent, self.block(inner), parallel))
+                        found.append(For(var, extent, self.block(inner), parallel=parallel))
                 case If(cond=cond, then=then, otherwise=otherwise):
                     found.append(If(cond, self.block(then), self.block(otherwise)))
                 case _:
@@ -226,11 +226,11 @@ class Tiler:
         count = Binary(INDEX, "min", const(HEIGHT), folded("sub", rows, first))
         body = self._block(nest, first, count, panel, panels_left(panels, panel))
         blocks = folded("floordiv", folded("add", rows, const(HEIGHT - 1)), const(HEIGHT))
-        found = For(block, blocks, tuple(body), True)
+        found = For(block, blocks, tuple(body), parallel=True)
         if groups > 1:
-            found = For(group, const(groups), (found,), True)
+            found = For(group, const(groups), (found,), parallel=True)
         for loop in reversed(nest.loops[: nest.outer]):
-            found = For(loop.var, loop.extent, (found,), True)
+            found = For(loop.var, loop.extent, (found,), parallel=True)
         return [found]
 
     def _block(
@@ -265,7 +265,7 @@ class Tiler:
             last = Compare("bool", "lt", at_end, const(MAX_PANELS))
             inside.append(lanes if isinstance(panel, Const) else If(last, (lanes,)))
         return [
-            For(place, count, (Store(offsets, (place,), offset),), True),
+            For(place, count, (Store(offsets, (place,), offset),), parallel=True),
             product,
             For(row, count, tuple(inside)),
         ]
@@ -311,7 +311,7 @@ class Tiler:
         replace.update(_places(nest, number))
         start = SetLocal(sum_, Load(sum_.dtype, tile, (place,)))
         after = Rewriter(replace.get).block(nest.after)
-        return For(lane, const(count), (start, *after), True, masked=count < LANES)
+        return For(lane, const(count), (start, *after), parallel=True, masked=count < LANES)
 
 
 def _places(nest: Nest, number: Value) -> dict[Value, Value]:
