@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "program_tables.h"
+#include "loader.h"
 #include "status.h"
 
 typedef struct nvm_native_code nvm_native_code;

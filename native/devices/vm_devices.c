@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "code_sections.h"
+#include "copy.h"
 #include "log.h"
 
 #define UPLOAD_SLACK ((size_t)16 << 20)

@@ -13,6 +13,7 @@
 #include "results.h"
 #include "vm.h"
 #include "args.h"
+#include "copy.h"
 #include "dim_program.h"
 #include "frame.h"
 #include "object.h"

@@ -3,7 +3,7 @@
 #ifndef NVM_CODE_SECTIONS_H
 #define NVM_CODE_SECTIONS_H
 
-#include "program_tables.h"
+#include "loader.h"
 
 /* Once sections are read: targets, the entries of external code, that no kernel lacks it, and what
  * backends of this build say of code for them. Errors: INVALID_EXECUTABLE, OUT_OF_MEMORY. */

@@ -1,8 +1,10 @@
 /* The header's tables of constants and of the weights that are bound late (docs/format.md). */
+#include "constant_tables.h"
+
 #include <string.h>
 
 #include "generated/nvm_dtype.h"
-#include "program_tables.h"
+#include "table_fields.h"
 
 /* Dims of a tensor. out_elements: their product; it and out_bytes are in checked int64. */
 static nvm_status read_dims(nvm_loader *loader, uint32_t dtype, uint32_t rank, int64_t *dims,
@@ -54,8 +56,7 @@ static nvm_status read_weight(nvm_loader *loader, nvm_weight *weight) {
 nvm_status nvm_read_weights(nvm_loader *loader) {
   uint32_t count = 0;
   nvm_weight *weights = NULL;
-  NVM_TRY(nvm_mp_array(&loader->mp, "weights", 5, &count));
-  NVM_TABLE(loader, count, weights);
+  NVM_ROWS(loader, "weights", 5, count, weights);
   for (uint32_t i = 0; i < count; i++) {
     nvm_at_row(loader, "weights", i);
     NVM_TRY(read_weight(loader, &weights[i]));
@@ -193,8 +194,7 @@ nvm_status nvm_read_constants(nvm_loader *loader) {
   uint32_t count = 0;
   uint64_t used = 0;
   nvm_late *late = NULL;
-  NVM_TRY(nvm_mp_array(&loader->mp, "constants", 8, &count));
-  NVM_TABLE(loader, count, loader->constants);
+  NVM_ROWS(loader, "constants", 8, count, loader->constants);
   NVM_TABLE(loader, count, loader->constant_offsets);
   NVM_TABLE(loader, count, late);
   for (uint32_t i = 0; i < count; i++) {

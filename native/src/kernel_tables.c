@@ -1,8 +1,8 @@
 /* The kernel table of the header: names, signatures, where the bodies are. */
-#include <string.h>
+#include "kernel_tables.h"
 
 #include "generated/nvm_dtype.h"
-#include "program_tables.h"
+#include "table_fields.h"
 
 static nvm_status read_axis(nvm_loader *loader, nvm_axis *axis) {
   nvm_mp *mp = &loader->mp;
@@ -36,13 +36,11 @@ static nvm_status read_operand(nvm_loader *loader, nvm_operand *operand) {
 static nvm_status read_operands(nvm_loader *loader, nvm_signature *sig) {
   nvm_mp *mp = &loader->mp;
   uint32_t count = 0, last_role = 0, n_pitches = 0;
-  void *memory = NULL;
-  NVM_TRY(nvm_mp_array(mp, "operands", 5, &count));
+  nvm_operand *operands = NULL;
+  NVM_ROWS(loader, "operands", 5, count, operands);
   if (count > NVM_MAX_OPERANDS) {
     return nvm_mp_fail(mp, "%u operands, expected <= %d", count, NVM_MAX_OPERANDS);
   }
-  NVM_TRY(nvm_arena_array(loader->arena, count, sizeof(nvm_operand), &memory));
-  nvm_operand *operands = memory;
   uint16_t by_role[3] = {0, 0, 0};
   for (uint32_t i = 0; i < count; i++) {
     NVM_TRY(read_operand(loader, &operands[i]));
@@ -165,17 +163,12 @@ nvm_status nvm_read_kernels(nvm_loader *loader) {
   nvm_mp *mp = &loader->mp;
   uint32_t count = 0;
   uint64_t ir_end = 0;
-  void *kernels = NULL, *rows = NULL;
-  NVM_TRY(nvm_mp_array(mp, "kernels", 70, &count));
-  NVM_TRY(nvm_arena_array(loader->arena, count, sizeof(nvm_kernel), &kernels));
-  NVM_TRY(nvm_arena_array(loader->arena, count, sizeof(nvm_kernel_row), &rows));
-  loader->kernels = kernels;
-  loader->kernel_rows = rows;
+  NVM_ROWS(loader, "kernels", 70, count, loader->kernels);
+  NVM_TABLE(loader, count, loader->kernel_rows);
   for (uint32_t i = 0; i < count; i++) {
     nvm_kernel *kernel = &loader->kernels[i];
     uint32_t kind = 0;
-    mp->table = "kernels";
-    mp->row = i;
+    nvm_at_row(loader, "kernels", i);
     NVM_TRY(nvm_mp_record(mp, "kernel", 10));
     NVM_TRY(nvm_mp_key(mp, "name"));
     NVM_TRY(nvm_read_string(loader, "name", &kernel->name));

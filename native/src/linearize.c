@@ -3,6 +3,7 @@
  *
  * Nodes are listed breadth first, each with its parent: parents come before children, so neither
  * listing them nor finding their levels, from the end backwards, needs a stack. */
+#include "copy.h"
 #include "limits.h"
 #include "ops.h"
 

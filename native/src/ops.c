@@ -1,6 +1,9 @@
 /* The longer work of instructions. See ops.h. */
 #include "ops.h"
 
+#include "append.h"
+#include "copy.h"
+
 /* --- faults ----------------------------------------------------------------------------------- */
 
 nvm_status nvm_op_null_register(uint32_t index) {

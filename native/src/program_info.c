@@ -6,8 +6,8 @@
 #include "cpu_features.h"
 #include "generated/nvm_dtype.h"
 #include "program.h"
-#include "program_tables.h"
 #include "status.h"
+#include "table_fields.h"
 
 NVM_EXPORT uint32_t nvm_program_function_count(const nvm_program *program) {
   return program->n_functions;
@@ -89,20 +89,16 @@ NVM_EXPORT int32_t nvm_program_span(const nvm_program *program, uint32_t functio
   const nvm_function *f = &program->functions[function];
   const uint8_t *at = f->spans, *end = at + f->n_span_bytes;
   uint64_t start = 0;
-  uint32_t words = 0, source = 0, line = 0, column = 0, found = 0;
-  while (at != end && nvm_read_varint(&at, end, &words) && nvm_read_varint(&at, end, &source) &&
-         nvm_read_varint(&at, end, &line) && nvm_read_varint(&at, end, &column)) {
-    start += words;
+  nvm_span next, last = {0};
+  while (at != end && nvm_read_span(&at, end, &next)) {
+    start += next.words;
     if (start > pc) break;
-    found = source;
-    *out_line = line;
-    *out_column = column;
+    last = next;
   }
-  if (found == 0) {
-    *out_line = *out_column = 0;
-    return 0;
-  }
-  *out_source = program->sources[found - 1];
+  if (last.source == 0) return 0;
+  *out_source = program->sources[last.source - 1];
+  *out_line = last.line;
+  *out_column = last.column;
   return 1;
 }
 

@@ -4,7 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "constant_tables.h"
 #include "generated/nvm_dtype.h"
+#include "kernel_tables.h"
+#include "table_fields.h"
 
 /* --- producer, sections, devices -------------------------------------------------------------- */
 
@@ -44,9 +47,8 @@ static nvm_status read_section(nvm_loader *loader, uint32_t i) {
 
 static nvm_status read_sections(nvm_loader *loader) {
   uint32_t count = 0;
-  NVM_TRY(nvm_mp_array(&loader->mp, "sections", 39, &count));
+  NVM_ROWS(loader, "sections", 39, count, loader->sections);
   if (count < 3) return nvm_mp_fail(&loader->mp, "expected at least 3 sections, got %u", count);
-  NVM_TABLE(loader, count, loader->sections);
   NVM_TABLE(loader, count, loader->section_rows);
   for (uint32_t i = 0; i < count; i++) {
     nvm_at_row(loader, "sections", i);
@@ -61,8 +63,7 @@ static nvm_status read_names(nvm_loader *loader, const char *what, const char *c
                              uint32_t *out_count) {
   uint32_t count = 0;
   const char **names = NULL;
-  NVM_TRY(nvm_mp_array(&loader->mp, what, 1, &count));
-  NVM_TABLE(loader, count, names);
+  NVM_ROWS(loader, what, 1, count, names);
   for (uint32_t i = 0; i < count; i++) {
     nvm_at_row(loader, what, i);
     NVM_TRY(nvm_read_string(loader, "name", &names[i]));
@@ -139,8 +140,7 @@ static nvm_status check_type(nvm_loader *loader, uint32_t index, const nvm_type 
 static nvm_status read_types(nvm_loader *loader) {
   uint32_t count = 0;
   nvm_type *types = NULL;
-  NVM_TRY(nvm_mp_array(&loader->mp, "types", 2, &count));
-  NVM_TABLE(loader, count, types);
+  NVM_ROWS(loader, "types", 2, count, types);
   NVM_TABLE(loader, count, loader->type_slots);
   NVM_TABLE(loader, count, loader->type_vars);
   for (uint32_t i = 0; i < count; i++) {
@@ -159,8 +159,7 @@ static nvm_status read_adts(nvm_loader *loader) {
   nvm_mp *mp = &loader->mp;
   uint32_t count = 0, next = 1;
   nvm_adt_def *adts = NULL;
-  NVM_TRY(nvm_mp_array(mp, "adts", 5, &count));
-  NVM_TABLE(loader, count, adts);
+  NVM_ROWS(loader, "adts", 5, count, adts);
   for (uint32_t i = 0; i < count; i++) {
     nvm_at_row(loader, "adts", i);
     NVM_TRY(nvm_mp_tuple(mp, "adt", 4));
@@ -198,7 +197,7 @@ static nvm_status read_ctor(nvm_loader *loader, uint32_t index, nvm_ctor *ctor) 
   NVM_TRY(nvm_read_string(loader, "name", &ctor->name));
   NVM_TRY(nvm_mp_int(mp, "adt", -1, (int64_t)p->n_adts - 1, &adt));
   NVM_TRY(nvm_mp_u32(mp, "tag", UINT32_MAX, &ctor->tag));
-  NVM_TRY(nvm_mp_array(mp, "fields", 1, &ctor->n_fields));
+  NVM_ROWS(loader, "fields", 1, ctor->n_fields, fields);
   ctor->adt = (int32_t)adt;
   if (index == 0) {
     if (adt != -1 || ctor->tag != 0 || ctor->n_fields != 0 || ctor->name[0] != 0) {
@@ -209,7 +208,6 @@ static nvm_status read_ctor(nvm_loader *loader, uint32_t index, nvm_ctor *ctor) 
   if (adt < 0 || index - p->adts[adt].first != ctor->tag || ctor->tag >= p->adts[adt].count) {
     return nvm_mp_fail(mp, "constructor does not stand where its adt says");
   }
-  NVM_TABLE(loader, ctor->n_fields, fields);
   for (uint32_t i = 0; i < ctor->n_fields; i++) {
     NVM_TRY(nvm_mp_u32(mp, "field", UINT32_MAX, &fields[i]));
     if (fields[i] >= p->n_types || loader->type_slots[fields[i]] > 0 ||
@@ -226,12 +224,11 @@ static nvm_status read_ctors(nvm_loader *loader) {
   nvm_program *p = loader->program;
   uint32_t count = 0, expected = 1;
   nvm_ctor *ctors = NULL;
-  NVM_TRY(nvm_mp_array(&loader->mp, "constructors", 5, &count));
+  NVM_ROWS(loader, "constructors", 5, count, ctors);
   if (p->n_adts > 0) expected = p->adts[p->n_adts - 1].first + p->adts[p->n_adts - 1].count;
   if (count != expected) {
     return nvm_mp_fail(&loader->mp, "expected %u constructors, got %u", expected, count);
   }
-  NVM_TABLE(loader, count, ctors);
   for (uint32_t i = 0; i < count; i++) {
     nvm_at_row(loader, "constructors", i);
     NVM_TRY(read_ctor(loader, i, &ctors[i]));
@@ -273,8 +270,7 @@ static nvm_status read_params(nvm_loader *loader, nvm_function *f) {
   const uint8_t *kinds = NULL;
   size_t n_kinds = 0;
   NVM_TRY(nvm_mp_key(mp, "params"));
-  NVM_TRY(nvm_mp_array(mp, "params", 3, &f->n_params));
-  NVM_TABLE(loader, f->n_params, params);
+  NVM_ROWS(loader, "params", 3, f->n_params, params);
   for (uint32_t i = 0; i < f->n_params; i++) {
     NVM_TRY(nvm_mp_tuple(mp, "parameter", 2));
     NVM_TRY(nvm_read_string(loader, "parameter name", &params[i].name));
@@ -339,9 +335,8 @@ static nvm_status read_dims(nvm_loader *loader, nvm_function *f) {
   nvm_mp *mp = &loader->mp;
   nvm_dim_slot *dims = NULL;
   NVM_TRY(nvm_mp_key(mp, "dims"));
-  NVM_TRY(nvm_mp_array(mp, "dims", 4, &f->n_dims));
+  NVM_ROWS(loader, "dims", 4, f->n_dims, dims);
   if (f->n_dims > NVM_MAX_TYPE_INDEX) return nvm_mp_fail(mp, "dims: %u are too many", f->n_dims);
-  NVM_TABLE(loader, f->n_dims, dims);
   for (uint32_t i = 0; i < f->n_dims; i++) {
     int64_t param = 0;
     uint32_t used = 0;
@@ -373,8 +368,7 @@ static nvm_status read_checked(nvm_loader *loader, nvm_function *f) {
   nvm_mp *mp = &loader->mp;
   const char **checked = NULL;
   NVM_TRY(nvm_mp_key(mp, "checked"));
-  NVM_TRY(nvm_mp_array(mp, "checked", 4, &f->n_checked));
-  NVM_TABLE(loader, f->n_checked, checked);
+  NVM_ROWS(loader, "checked", 4, f->n_checked, checked);
   for (uint32_t i = 0; i < f->n_checked; i++) {
     int64_t param = 0;
     uint32_t axis = 0;
@@ -441,8 +435,7 @@ static nvm_status read_functions(nvm_loader *loader) {
   nvm_program *p = loader->program;
   uint32_t count = 0;
   uint64_t next_word = 0, size = loader->section_rows[NVM_SECTION_BYTECODE].size;
-  NVM_TRY(nvm_mp_array(&loader->mp, "functions", 90, &count));
-  NVM_TABLE(loader, count, loader->functions);
+  NVM_ROWS(loader, "functions", 90, count, loader->functions);
   NVM_TABLE(loader, count, loader->code_first);
   for (uint32_t i = 0; i < count; i++) {
     nvm_at_row(loader, "functions", i);
@@ -463,9 +456,8 @@ static nvm_status read_notes(nvm_loader *loader) {
   nvm_mp *mp = &loader->mp;
   uint32_t count = 0;
   nvm_note *notes = NULL;
-  NVM_TRY(nvm_mp_array(mp, "notes", 5, &count));
+  NVM_ROWS(loader, "notes", 5, count, notes);
   if (count < 1) return nvm_mp_fail(mp, "notes: entry 0 is missing");
-  NVM_TABLE(loader, count, notes);
   for (uint32_t i = 0; i < count; i++) {
     int64_t source = 0;
     nvm_at_row(loader, "notes", i);
@@ -488,15 +480,15 @@ static nvm_status check_spans(nvm_loader *loader, const nvm_function *f) {
   const uint8_t *at = f->spans, *end = at + f->n_span_bytes;
   uint64_t pc = 0;
   while (at != end) {
-    uint32_t words = 0, source = 0, line = 0, column = 0;
-    if (!nvm_read_varint(&at, end, &words) || !nvm_read_varint(&at, end, &source) ||
-        !nvm_read_varint(&at, end, &line) || !nvm_read_varint(&at, end, &column)) {
+    nvm_span span;
+    if (!nvm_read_span(&at, end, &span)) {
       return nvm_mp_fail(&loader->mp, "spans: an entry is cut or too large");
     }
-    pc += words;
-    if (pc >= f->n_words || source > loader->program->n_sources) {
+    pc += span.words;
+    if (pc >= f->n_words || span.source > loader->program->n_sources) {
       return nvm_mp_fail(&loader->mp, "spans: word %llu of %u, source %u of %u",
-                         (unsigned long long)pc, f->n_words, source, loader->program->n_sources);
+                         (unsigned long long)pc, f->n_words, span.source,
+                         loader->program->n_sources);
     }
   }
   return NVM_OK;

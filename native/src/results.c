@@ -2,6 +2,7 @@
  * sees it. */
 #include "results.h"
 
+#include "copy.h"
 #include "object.h"
 #include "tensor.h"
 

@@ -1,5 +1,7 @@
-/* Values that rows of several tables of the header hold (docs/format.md). */
-#include "program_tables.h"
+/* Values in rows. See table_fields.h. */
+#include "table_fields.h"
+
+#include <string.h>
 
 nvm_status nvm_read_string(nvm_loader *loader, const char *what, const char **out_text) {
   const char *text = NULL;
@@ -8,12 +10,20 @@ nvm_status nvm_read_string(nvm_loader *loader, const char *what, const char **ou
   return nvm_arena_string(loader->arena, text, length, out_text);
 }
 
+nvm_status nvm_read_rows(nvm_loader *loader, const char *what, uint32_t min_row, size_t item,
+                         uint32_t *out_count, void *out_items) {
+  void *items = NULL;
+  NVM_TRY(nvm_mp_array(&loader->mp, what, min_row, out_count));
+  NVM_TRY(nvm_arena_array(loader->arena, *out_count, item, &items));
+  memcpy(out_items, &items, sizeof items);
+  return NVM_OK;
+}
+
 nvm_status nvm_read_ints(nvm_loader *loader, const char *what, int64_t low, int64_t high,
                          const int64_t **out_words, uint32_t *out_count) {
   uint32_t count = 0;
   int64_t *words = NULL;
-  NVM_TRY(nvm_mp_array(&loader->mp, what, 1, &count));
-  NVM_TABLE(loader, count, words);
+  NVM_ROWS(loader, what, 1, count, words);
   for (uint32_t i = 0; i < count; i++) {
     NVM_TRY(nvm_mp_int(&loader->mp, what, low, high, &words[i]));
   }
@@ -49,4 +59,25 @@ nvm_status nvm_check_dim_program(const nvm_mp *mp, const int64_t *words, uint32_
     }
   }
   return nvm_mp_fail(mp, "size program does not end within %d words", NVM_MAX_EXPR_WORDS);
+}
+
+/* Unsigned LEB128 of at most 32 bits; 0 if it is cut or too large. */
+static int read_varint(const uint8_t **at, const uint8_t *end, uint32_t *out_value) {
+  uint32_t value = 0;
+  for (uint32_t shift = 0; shift < 35; shift += 7) {
+    if (*at == end) return 0;
+    uint8_t byte = *(*at)++;
+    if (shift == 28 && byte > 0x0f) return 0;
+    value |= (uint32_t)(byte & 0x7f) << shift;
+    if (byte < 0x80) {
+      *out_value = value;
+      return 1;
+    }
+  }
+  return 0;
+}
+
+int nvm_read_span(const uint8_t **at, const uint8_t *end, nvm_span *out_span) {
+  return read_varint(at, end, &out_span->words) && read_varint(at, end, &out_span->source) &&
+         read_varint(at, end, &out_span->line) && read_varint(at, end, &out_span->column);
 }

@@ -32,25 +32,6 @@ NVM_NODISCARD nvm_status nvm_tensor_view(nvm_heap *heap, nvm_tensor *source, int
 /* Rank-0 host tensor of an integer or bool, cut to the dtype. */
 NVM_NODISCARD nvm_status nvm_tensor_scalar(nvm_heap *heap, uint32_t dtype, int64_t value,
                                            nvm_tensor **out_tensor);
-/* Copy host memory in pieces of some ms each, with a poll between them. */
-NVM_NODISCARD nvm_status nvm_copy(nvm_heap *heap, char *to, const char *from, size_t bytes);
-/* The same of a strided array (rank >= 1, no axis is empty; strides in elements) into compact
- * memory. */
-NVM_NODISCARD nvm_status nvm_copy_strided(nvm_heap *heap, char *to, const char *from, size_t item,
-                                          uint32_t rank, const int64_t *shape,
-                                          const int64_t *strides);
-/* A copy of `source` (on any device) on `device`. */
-NVM_NODISCARD nvm_status nvm_tensor_copy(nvm_heap *heap, const nvm_tensor *source, uint32_t device,
-                                         nvm_tensor **out_tensor);
-
-/* `source` and `tail` joined along `axis` (< NVM_MAX_RANK), before which all sizes are 1. Behind
- * source in its block if source ends its used part (or nobody else holds the block) and the
- * capacity suffices; else in a new block, larger than needed if source was appended to before, so
- * that n appends copy O(n) bytes. source stays as it is. Adds what it copied to heap->copied_bytes.
- * Errors also: VALUE_KIND (dtype, rank, device), SHAPE_MISMATCH, INDEX_OUT_OF_RANGE (axis). */
-NVM_NODISCARD nvm_status nvm_tensor_append(nvm_heap *heap, nvm_tensor *source,
-                                           const nvm_tensor *tail, uint32_t axis,
-                                           nvm_tensor **out_tensor);
 
 /* The count is zero. */
 void nvm_tensor_free(nvm_heap *heap, nvm_tensor *tensor);
