@@ -106,7 +106,7 @@ def _truncated(a: int, b: int) -> int:
 def _divide(function: Callable[[int, int], int]) -> Callable[[int, int], int]:
     def divide(a: int, b: int) -> int:
         if b == 0:
-            raise DivisionByZero(f"integer division of {a} by 0")
+            raise DivisionByZero("integer division by zero")
         return function(a, b)
 
     return divide
