@@ -12,7 +12,7 @@ from nimblevm import relay
 from nimblevm.errors import RelayTypeError
 from nimblevm.relay import random
 from tests.kernels.native import flat
-from tests.relay.op.test_vision import program, run
+from tests.relay.op.checks import program, run
 
 MASK = 2**64 - 1
 KEY = np.array(random.threefry_key(2**70 + 17).data)

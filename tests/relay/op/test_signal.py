@@ -12,7 +12,7 @@ from nimblevm import relay
 from nimblevm.errors import RelayTypeError, ShapeMismatch, TimeLimit
 from nimblevm.relay.interpreter import evaluate
 from tests.kernels.native import flat
-from tests.relay.op.test_vision import fails, program, run
+from tests.relay.op.checks import fails, program, run
 
 RNG = np.random.default_rng(5)
 

@@ -18,7 +18,7 @@ from nimblevm.errors import (
     ShapeMismatch,
 )
 from tests.kernels.native import flat
-from tests.relay.op.test_vision import fails, program, run
+from tests.relay.op.checks import fails, program, run
 
 RNG = np.random.default_rng(7)
 Matrix = namedtuple("Matrix", "data indices indptr")

@@ -12,39 +12,10 @@ from nimblevm import relay
 from nimblevm.errors import IndexOutOfRange, RelayTypeError, ShapeMismatch, TimeLimit
 from nimblevm.relay.interpreter import evaluate
 from tests.kernels.native import flat
+from tests.relay.op.checks import fails, program, refused, run
 
 RNG = np.random.default_rng(3)
 DATA = RNG.normal(size=(2, 3, 5, 6)).astype("float32")
-
-
-def program(made: Any, values: tuple[np.ndarray, ...]) -> relay.IRModule:
-    params = [
-        relay.var(f"p{i}", shape=tuple(relay.Any() for _ in v.shape), dtype=v.dtype.name)
-        for i, v in enumerate(values)
-    ]
-    body = made(*params)
-    body = body.tuple_value if isinstance(body, relay.TupleWrapper) else body
-    return relay.infer_type(relay.IRModule.from_expr(relay.Function(params, body)))
-
-
-def run(made: Any, *values: np.ndarray) -> Any:
-    """The compiled program's value on unknown sizes, near the oracle's. made: parameters -> expression."""
-    mod = program(made, values)
-    expected = evaluate(mod, values)
-    with nvm.compile(mod, native=False) as exe, nvm.VirtualMachine(exe) as vm:
-        for a, b in zip(flat(vm.run(*values)), flat(expected), strict=True):
-            np.testing.assert_allclose(np.asarray(a), b, rtol=1e-5, atol=1e-6)
-    return expected
-
-
-def fails(error: type[Exception], made: Any, *values: np.ndarray) -> None:
-    """Both the oracle and the compiled program raise."""
-    mod = program(made, values)
-    with pytest.raises(error):
-        evaluate(mod, values)
-    with nvm.compile(mod, native=False) as exe, nvm.VirtualMachine(exe) as vm:
-        with pytest.raises(error):
-            vm.run(*values)
 
 
 def linear(image: np.ndarray, y: float, x: float) -> float:
@@ -376,10 +347,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusals_say_where(name: str) -> None:
     make, message = REFUSED[name]
-    text = relay.IRModule.from_expr(relay.Function([X, R], make())).astext()
-    with pytest.raises(RelayTypeError, match=message) as found:
-        relay.parse(text, source_name="here.rly")
-    assert "here.rly:" in str(found.value)
+    refused(make(), message)
 
 
 def overlap_by_pixels(a: np.ndarray, b: np.ndarray) -> float:
