@@ -16,30 +16,33 @@ _WIDTH = 120  # of tables that go to a file
 
 def bench(
     rows: Annotated[
-        list[str] | None, typer.Argument(metavar="[ROW...]", help="rows of the table; default: all")
+        list[str] | None,
+        typer.Argument(metavar="[ROW...]", help="Rows of the table. Default: all."),
     ] = None,
     peers: Annotated[
-        str | None, typer.Option(help="comma-separated; default: all that a row names")
+        str | None,
+        typer.Option(help="Other systems, with commas between. Default: all that a row names."),
     ] = None,
-    threads: Annotated[str, typer.Option(help="comma-separated thread counts")] = "1,2",
+    threads: Annotated[str, typer.Option(help="Numbers of threads, with commas between.")] = "1,2",
     seconds: Annotated[
-        float, typer.Option(min=0, help="measuring time of a row at one thread count")
+        float, typer.Option(min=0, help="Measuring time of a row at one number of threads.")
     ] = 20,
     json_file: Annotated[
-        Path | None, typer.Option("--json", help="write everything measured here")
+        Path | None, typer.Option("--json", help="Write all that was measured to this file.")
     ] = None,
-    plots: Annotated[Path | None, typer.Option(help="write PNG plots to this folder")] = None,
+    plots: Annotated[Path | None, typer.Option(help="Write PNG plots to this folder.")] = None,
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="few inputs, 2 seconds a row, no limits: a look, no result"),
+        typer.Option("--quick", help="Few inputs, 2 seconds a row, no limits: a look, no result."),
     ] = False,
     study: Annotated[
         list[str] | None,
         typer.Option(
-            help="instead of the table, a study of our side: dispatch, memory, load, compile, decode"
+            help="Instead of the table, a study of our side: dispatch, memory, load, compile or decode. "
+            "May be given more than once."
         ),
     ] = None,
-    show_rows: Annotated[bool, typer.Option("--list", help="list the rows and stop")] = False,
+    show_rows: Annotated[bool, typer.Option("--list", help="List the rows and stop.")] = False,
 ) -> None:
     """Compare with other systems on whole models, one worker process a side, in interleaved turns.
 
