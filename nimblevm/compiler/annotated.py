@@ -32,6 +32,7 @@ from nimblevm.relay.ir import (
 )
 from nimblevm.relay.op.compiler_region import BEGIN, END
 from nimblevm.relay.op.registry import Op
+from nimblevm.relay.visitor import post_order
 
 
 def is_composite(node: Expr) -> bool:
@@ -51,19 +52,7 @@ def compiler_of(mark: Expr) -> str:
 
 def nodes_of(root: Expr) -> list[Expr]:
     """Every node of a function's body once, operands first, without what is inside of composites and kernels."""
-    order: list[Expr] = []
-    seen: set[Expr] = set()
-    stack: list[tuple[Expr, bool]] = [(root, False)]
-    while stack:
-        node, ready = stack.pop()
-        if ready:
-            order.append(node)
-        elif node not in seen:
-            seen.add(node)
-            stack.append((node, True))
-            if not (isinstance(node, Leaf) or is_primitive(node) or is_composite(node)):
-                stack.extend((c, False) for c in reversed(children(node)))
-    return order
+    return post_order(root, lambda node: is_primitive(node) or is_composite(node))
 
 
 @dataclass(slots=True)

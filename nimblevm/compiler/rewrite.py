@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar as PyTypeVar
 
-from nimblevm.relay import dims
+from nimblevm.relay import dims, visitor
 from nimblevm.relay.dims import Dim, DimExpr, DimVar
 from nimblevm.relay.ir import (
     Call,
@@ -21,12 +21,7 @@ from nimblevm.relay.ir import (
     Leaf,
     Let,
     Match,
-    RefCreate,
-    RefRead,
-    RefWrite,
     Span,
-    Tuple,
-    TupleGetItem,
     Var,
     children,
 )
@@ -100,47 +95,10 @@ def is_primitive(node: Expr) -> bool:
 
 
 def with_children(node: Expr, new: tuple[Expr, ...]) -> Expr:
-    """`node` with other subexpressions, in the order of `ir.children`; the same object if none
+    """`node` with other subexpressions of the same types, in the order of `ir.children`; the same object if none
     changed.
     """
-    old = children(node)
-    if len(old) == len(new) and all(a is b for a, b in zip(old, new, strict=True)):
-        return node
-    span, type_ = node.span, node.checked_type
-    match node:
-        case Call():
-            return Call(new[0], new[1:], node.attrs, node.type_args, span=span, checked_type=type_)
-        case Let():
-            return Let(node.var, new[0], new[1], span=span, checked_type=type_)
-        case Function():
-            return Function(
-                node.params,
-                new[0],
-                node.ret_type,
-                node.type_params,
-                node.attrs,
-                span=span,
-                checked_type=type_,
-            )
-        case Tuple():
-            return Tuple(new, span=span, checked_type=type_)
-        case TupleGetItem():
-            return TupleGetItem(new[0], node.index, span=span, checked_type=type_)
-        case If():
-            return If(new[0], new[1], new[2], span=span, checked_type=type_)
-        case Match():
-            pairs = zip(node.clauses, new[1:], strict=True)
-            clauses = tuple(
-                c if c.rhs is rhs else dataclasses.replace(c, rhs=rhs) for c, rhs in pairs
-            )
-            return Match(new[0], clauses, node.complete, span=span, checked_type=type_)
-        case RefCreate():
-            return RefCreate(new[0], span=span, checked_type=type_)
-        case RefRead():
-            return RefRead(new[0], span=span, checked_type=type_)
-        case RefWrite():
-            return RefWrite(new[0], new[1], span=span, checked_type=type_)
-    raise TypeError(f"unknown expression {type(node).__name__}")
+    return visitor.with_children(node, new, keep_type=True)
 
 
 class Rewriter:
@@ -192,23 +150,7 @@ class Rewriter:
 
 def postorder(root: Expr) -> list[Expr]:
     """Every node of the DAG once, operands first, in evaluation order; fused groups are leaves."""
-    order: list[Expr] = []
-    seen: set[Expr] = set()
-    stack: list[tuple[Expr, bool]] = [(root, False)]
-    while stack:
-        node, done = stack.pop()
-        if done:
-            order.append(node)
-            continue
-        if node in seen:
-            continue
-        seen.add(node)
-        if isinstance(node, Leaf) or is_primitive(node):
-            order.append(node)
-            continue
-        stack.append((node, True))
-        stack.extend((child, False) for child in reversed(children(node)))
-    return order
+    return visitor.post_order(root, is_primitive)
 
 
 def recursive_vars(root: Expr) -> set[Var]:

@@ -6,7 +6,7 @@ All are iterative and visit a node once, however it is shared.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from nimblevm.arguments import explain_arguments
 from nimblevm.relay.ir import (
@@ -23,30 +23,16 @@ from nimblevm.relay.ir import (
     PatternVar,
     PatternWildcard,
     Var,
-    children,
     free_vars,
     pattern_vars,
 )
 from nimblevm.relay.module import IRModule
 from nimblevm.relay.types import Type, TypeVar
 from nimblevm.relay.types import free_type_vars as type_vars_of_type
+from nimblevm.relay.visitor import post_order
 
 MATCH_STEPS = 200_000
 SHOWN_CASES = 8
-
-
-def post_order(expr: Expr) -> Iterator[Expr]:
-    """Every node once, after its parts."""
-    seen: set[Expr] = set()
-    stack: list[tuple[Expr, bool]] = [(expr, False)]
-    while stack:
-        node, ready = stack.pop()
-        if ready:
-            yield node
-        elif node not in seen:
-            seen.add(node)
-            stack.append((node, True))
-            stack.extend((c, False) for c in reversed(children(node)))
 
 
 def _binders(node: Expr) -> tuple[Var, ...]:
@@ -243,8 +229,12 @@ def _witness(trail: Trail) -> Pattern:
     return done[0]
 
 
-def pattern_text(root: Pattern) -> str:
-    """A pattern as Relay text, for messages."""
+def _plain(var: Var) -> str:
+    return f"%{var.name_hint}"
+
+
+def pattern_text(root: Pattern, binder: Callable[[Var], str] = _plain) -> str:
+    """A pattern as Relay text; binder: what stands for a variable."""
     out: list[str] = []
     stack: list[Pattern | str] = [root]
     while stack:
@@ -255,31 +245,31 @@ def pattern_text(root: Pattern) -> str:
             case PatternWildcard():
                 out.append("_")
             case PatternVar(var=var):
-                out.append(f"%{var.name_hint}")
-            case PatternConstructor(constructor=constructor, patterns=()):
+                out.append(binder(var))
+            case PatternConstructor(constructor=constructor, patterns=parts):
                 out.append(constructor.name_hint)
-            case PatternConstructor(constructor=constructor, patterns=below):
-                out.append(constructor.name_hint)
-                stack.extend(_listed(below))
-            case PatternTuple(patterns=below):
-                stack.extend(_listed(below))
+                if parts:
+                    stack.extend(_bracketed(parts, ")"))
+            case PatternTuple(patterns=parts):
+                stack.extend(_bracketed(parts, ",)" if len(parts) == 1 else ")"))
             case _:
                 raise TypeError(f"unknown pattern {type(item).__name__}")
     return "".join(out)
 
 
-def _listed(patterns: tuple[Pattern, ...]) -> list[Pattern | str]:
+def _bracketed(patterns: tuple[Pattern, ...], end: str) -> list[Pattern | str]:
     """`(p, q)` in pieces, the last first."""
-    pieces: list[Pattern | str] = [")"]
+    pieces: list[Pattern | str] = [end]
     for position in range(len(patterns) - 1, -1, -1):
         pieces.append(patterns[position])
-        pieces.append(", " if position else "(")
-    return pieces if patterns else [")", "("]
+        if position:
+            pieces.append(", ")
+    return [*pieces, "("]
 
 
 __all__ = [
     "all_type_vars", "all_vars", "bound_type_vars", "bound_vars", "free_type_vars", "free_vars",
-    "global_calls", "pattern_text", "post_order", "unmatched_cases",
+    "global_calls", "pattern_text", "unmatched_cases",
 ]  # fmt: skip
 
 explain_arguments(globals(), __all__)

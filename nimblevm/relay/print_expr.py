@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from nimblevm.relay import metadata
+from nimblevm.relay.analysis import pattern_text
 from nimblevm.relay.dims import DimExpr
 from nimblevm.relay.ir import (
     Call,
@@ -26,7 +27,6 @@ from nimblevm.relay.ir import (
     PatternConstructor,
     PatternTuple,
     PatternVar,
-    PatternWildcard,
     RefCreate,
     RefRead,
     RefWrite,
@@ -298,25 +298,7 @@ class ExprPrinter:
         return self._vars[var]
 
     def pattern(self, root: Pattern) -> str:
-        out: list[str] = []
-        stack: list[str | Pattern] = [root]
-        while stack:
-            piece = stack.pop()
-            match piece:
-                case str():
-                    out.append(piece)
-                case PatternWildcard():
-                    out.append("_")
-                case PatternVar(var=var):
-                    out.append(self.binder(var))
-                case PatternConstructor(constructor=constructor, patterns=parts):
-                    out.append(constructor.name_hint)
-                    stack.extend(reversed(_bracketed(parts)) if parts else ())
-                case PatternTuple(patterns=parts):
-                    stack.extend(reversed(_bracketed(parts)))
-                case _:
-                    raise TypeError(f"unknown pattern {type(piece).__name__}")
-        return "".join(out)
+        return pattern_text(root, self.binder)
 
     def leaf(self, expr: Leaf) -> str:
         match expr:
@@ -365,14 +347,6 @@ class ExprPrinter:
             case Constant():
                 return self.constant(value)
         raise TypeError(f"an attribute of type {type(value).__name__} has no Relay text: {value!r}")
-
-
-def _bracketed(parts: tuple[Pattern, ...]) -> list[str | Pattern]:
-    out: list[str | Pattern] = ["("]
-    for index, part in enumerate(parts):
-        out.extend([", ", part] if index else [part])
-    out.append(",)" if len(parts) == 1 else ")")
-    return out
 
 
 def _steps(node: Expr) -> list[tuple[str, Expr]]:

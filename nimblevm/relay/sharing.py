@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from nimblevm.relay.ir import Expr, Function, If, Leaf, Match, children
+from nimblevm.relay.visitor import post_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +47,6 @@ def _blocks_of(node: Expr) -> int:
         case Function():
             return 1
     return 0
-
-
-def _postorder(root: Function) -> list[Expr]:
-    """All nodes under `root` but leaves, operands first, in the order of evaluation. Iterative."""
-    order: list[Expr] = []
-    seen: set[Expr] = set()
-    stack: list[tuple[Expr, bool]] = [(root, False)]
-    while stack:
-        node, done = stack.pop()
-        if done:
-            order.append(node)
-            continue
-        if node in seen:
-            continue
-        seen.add(node)
-        stack.append((node, True))
-        stack.extend((c, False) for c in reversed(children(node)) if not isinstance(c, Leaf))
-    return order
 
 
 def _common(a: _Block, b: _Block) -> _Block:
@@ -142,7 +125,7 @@ def _opener(home: _Block, inside: _Block) -> Expr:
 def find_sharing(root: Function) -> Sharing:
     """See the module's docstring. Cost: O(nodes), and the depth of blocks for each shared node."""
     finder = _Finder(root)
-    finder.place(_postorder(root))
+    finder.place([node for node in post_order(root) if not isinstance(node, Leaf)])
     if not finder.shared:
         return NOTHING_SHARED
     owner = {node: finder.home[node].function for node in finder.shared}

@@ -35,8 +35,10 @@ from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import Type
 
 
-def post_order(root: Expr) -> list[Expr]:
-    """Every node reachable from `root` once, children before parents, in evaluation order; leaves too."""
+def post_order(root: Expr, closed: Callable[[Expr], bool] | None = None) -> list[Expr]:
+    """Every node reachable from `root` once, children before parents, in evaluation order; leaves too. Nodes that
+    `closed` holds for are not entered.
+    """
     order: list[Expr] = []
     seen: set[Expr] = set()
     stack: list[tuple[Expr, bool]] = [(root, False)]
@@ -46,6 +48,9 @@ def post_order(root: Expr) -> list[Expr]:
             order.append(node)
         elif node not in seen:
             seen.add(node)
+            if closed is not None and closed(node):
+                order.append(node)
+                continue
             stack.append((node, True))
             stack.extend((child, False) for child in reversed(children(node)) if child not in seen)
     return order
@@ -57,39 +62,39 @@ def post_order_visit(expr: Expr, fvisit: Callable[[Expr], None]) -> None:
         fvisit(node)
 
 
-def with_children(node: Expr, new: tuple[Expr, ...]) -> Expr:
+def with_children(node: Expr, new: tuple[Expr, ...], *, keep_type: bool = False) -> Expr:
     """`node` with other children, in the order of `ir.children`; `node` itself if all are the same objects.
 
-    Keeps the span and drops checked_type, which the new children may have changed.
+    Keeps the span. Drops checked_type, which the new children may have changed, unless the caller knows better.
     """
     if all(a is b for a, b in zip(children(node), new, strict=True)):
         return node
-    span = node.span
+    span, type_ = node.span, node.checked_type if keep_type else None
     match node:
         case Call(attrs=attrs, type_args=type_args):
-            return Call(new[0], new[1:], attrs, type_args, span=span)
+            return Call(new[0], new[1:], attrs, type_args, span=span, checked_type=type_)
         case Let(var=var):
-            return Let(var, new[0], new[1], span=span)
-        case Function(params=params, ret_type=ret, type_params=type_params, attrs=attrs):
-            return Function(params, new[0], ret, type_params, attrs, span=span)
+            return Let(var, new[0], new[1], span=span, checked_type=type_)
+        case Function(params=params, ret_type=ret, type_params=generic, attrs=attrs):
+            return Function(params, new[0], ret, generic, attrs, span=span, checked_type=type_)
         case Tuple():
-            return Tuple(new, span=span)
+            return Tuple(new, span=span, checked_type=type_)
         case TupleGetItem(index=index):
-            return TupleGetItem(new[0], index, span=span)
+            return TupleGetItem(new[0], index, span=span, checked_type=type_)
         case If():
-            return If(new[0], new[1], new[2], span=span)
+            return If(new[0], new[1], new[2], span=span, checked_type=type_)
         case Match(clauses=clauses, complete=complete):
             arms = tuple(
                 c if c.rhs is rhs else Clause(c.lhs, rhs, span=c.span)
                 for c, rhs in zip(clauses, new[1:], strict=True)
             )
-            return Match(new[0], arms, complete, span=span)
+            return Match(new[0], arms, complete, span=span, checked_type=type_)
         case RefCreate():
-            return RefCreate(new[0], span=span)
+            return RefCreate(new[0], span=span, checked_type=type_)
         case RefRead():
-            return RefRead(new[0], span=span)
+            return RefRead(new[0], span=span, checked_type=type_)
         case RefWrite():
-            return RefWrite(new[0], new[1], span=span)
+            return RefWrite(new[0], new[1], span=span, checked_type=type_)
     raise TypeError(f"unknown expression {type(node).__name__}")
 
 

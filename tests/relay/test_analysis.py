@@ -25,6 +25,7 @@ from nimblevm.relay.ir import (
 from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import get
 from nimblevm.relay.types import GlobalTypeVar, TypeVar, scalar_type
+from nimblevm.relay.visitor import post_order
 
 F32 = scalar_type("float32")
 COLOUR = GlobalTypeVar("Colour")
@@ -71,7 +72,7 @@ def test_post_order_visits_shared_nodes_once() -> None:
     node: Expr = x
     for _ in range(200):
         node = Call(get("add"), (node, node))
-    order = list(analysis.post_order(node))
+    order = post_order(node)
     assert len([n for n in order if isinstance(n, Call)]) == 200
     assert order[-1] is node
 

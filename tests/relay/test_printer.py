@@ -98,6 +98,26 @@ def test_patterns_clauses_and_types() -> None:
     assert text(definition) == "type List[A] {\n  Cons(A, List[A]),\n  Nil,\n}"
 
 
+def test_patterns_of_one_part() -> None:
+    source = f"""{HEADER}type T {{
+  A(int32),
+  B((int32,)),
+}}
+
+def @main(%t: T) -> int32 {{
+  match (%t) {{
+    A(%x) => {{
+      %x
+    }},
+    B((%y,)) => {{
+      %y
+    }},
+  }}
+}}
+"""
+    assert relay.parse(source).astext() == source
+
+
 def test_shared_node_is_bound_in_the_common_block() -> None:
     x = relay.Var("x", relay.scalar_type("bool"))
     shared = call("tanh", x)
