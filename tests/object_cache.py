@@ -16,7 +16,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
-from nimblevm.kernels import llvm
+from nimblevm.kernels import llvm, llvm_processes
 
 HOME = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
 PLACE = Path(HOME, "nimblevm", "test-objects")
@@ -50,9 +50,10 @@ def kept(compile_text: Compile, place: Path = PLACE) -> Compile:
 
 
 def install() -> None:
-    """Let this process keep and find object code."""
+    """Let this process keep and find object code, and compile alone: other workers have the other cores."""
     if llvm.HAVE_LLVM:
         vars(llvm)["compile_text"] = kept(llvm.compile_text)
+        vars(llvm_processes)["cores"] = lambda: 1
 
 
 def clear_old() -> None:

@@ -57,6 +57,17 @@ def is_of_dims(extent: Value) -> bool:
     return True
 
 
+def at_most(value: Value, limit: int) -> bool:
+    """Whether a size is provably not above a limit."""
+    if isinstance(value, Const):
+        return value.value <= limit
+    return (
+        isinstance(value, Binary)
+        and value.op == "min"
+        and any(isinstance(v, Const) and v.value <= limit for v in (value.lhs, value.rhs))
+    )
+
+
 def lanes_of(body: Sequence[Statement]) -> int:
     """Elements of a vector of 64 bytes, of the widest kind that a loop's body writes."""
     sizes = [4]
@@ -158,6 +169,7 @@ def nonzero(value: Value) -> bool:
 
 __all__ = [
     "aliases",
+    "at_most",
     "divides",
     "is_of_vectors",
     "loads_of",

@@ -22,10 +22,12 @@ from typing import Any
 from nimblevm.abi import KERNEL_ABI
 from nimblevm.errors import CompileError, MachineCodeWarning, Unsupported, warn
 from nimblevm.kernels import link, llvm_half, llvm_processes, targets
-from nimblevm.kernels.llvm_ops import Helpers
+from nimblevm.kernels.llvm_ops import SCHEDULED, Helpers
+from nimblevm.kernels.llvm_panel_calls import ANY, PanelCalls
 from nimblevm.kernels.llvm_processes import compile_all
 from nimblevm.kernels.llvm_threads import ThreadedText
-from nimblevm.kernels.loop_ir import Kernel
+from nimblevm.kernels.loop_ir import Kernel, PanelProduct
+from nimblevm.kernels.rewrite import all_statements
 from nimblevm.kernels.schedule import schedule
 from nimblevm.kernels.variants import Choices
 
@@ -38,8 +40,8 @@ else:
     HAVE_LLVM = False
 
 PART_CHARACTERS = 250_000
-"""Text of kernels after which a module is full: a second of LLVM's time, where another process takes 0.3 s to start and
-helpers that two modules need are compiled twice.
+"""Text of kernels after which a module is full: a second of LLVM's time; what two modules need is compiled twice. Twice
+as much of all modules, micro-kernels too, is worth the 0.3 s that another process takes to start.
 """
 
 _NONE = ("none", "ir")
@@ -174,7 +176,7 @@ def _section(
     count = sum(index >= 0 for index in functions)
     if count == 0:
         return None
-    objects = compile_all(texts, info, compile_text)
+    objects = compile_all(texts, info, compile_text, 2 * PART_CHARACTERS)
     if set().union(*map(link.undefined_symbols, objects)) & link.SUPPORTED:
         objects.append(compile_text(support_text(info), info))
     try:
@@ -202,8 +204,9 @@ def _ir_only(why: str, what: str) -> None:
 class _Part:
     """A module with some of the kernels, and the helpers that they need."""
 
-    def __init__(self, info: TargetInfo) -> None:
-        self.helpers = Helpers("sse4.1" in info.features or info.arch != "x86_64", info.features)
+    def __init__(self, info: TargetInfo, products: Sequence[PanelCalls]) -> None:
+        rounds = "sse4.1" in info.features or info.arch != "x86_64"
+        self.helpers = Helpers(rounds, info.features, products)
         self.metadata = [
             '!{!"branch_weights", i32 2000, i32 1}',
             '!{!"branch_weights", i32 1, i32 64}',
@@ -214,36 +217,42 @@ class _Part:
         return sum(map(len, self.texts)) >= PART_CHARACTERS
 
     def add(self, kernel: Kernel, symbol: str) -> None:
-        """Unsupported: it has no generated code."""
+        """A scheduled kernel. Unsupported: it has no generated code."""
         self.texts.append(ThreadedText(kernel, symbol, self.helpers, self.metadata).text())
 
     def text(self, info: TargetInfo, table: str = "") -> str:
-        common = _attributes(info)
-        attributes = (
-            f"attributes #0 = {{ {common} }}\n"
-            f"attributes #1 = {{ alwaysinline {common} }}\n"
-            f"attributes #2 = {{ noinline {common} }}\n"
-        )
         nodes = "".join(f"!{i} = {text}\n" for i, text in enumerate(self.metadata))
-        head = f'target triple = "{_TRIPLES[info.arch]}"\n'
-        pieces = [head, *self.helpers.texts.values(), *self.texts, table, attributes, nodes]
-        return "\n".join(pieces)
+        return _module([*self.helpers.texts.values(), *self.texts, table], info, nodes)
+
+
+def _module(pieces: Sequence[str], info: TargetInfo, metadata: str = "") -> str:
+    """LLVM IR of a module with these functions."""
+    common = _attributes(info)
+    attributes = (
+        f"attributes #0 = {{ {common} }}\n"
+        f"attributes #1 = {{ alwaysinline {common} }}\n"
+        f"attributes #2 = {{ noinline {common} }}\n"
+    )
+    head = f'target triple = "{_TRIPLES[info.arch]}"\n'
+    return "\n".join([head, *pieces, attributes, metadata])
 
 
 def module_texts(
     kernels: Sequence[Kernel], info: TargetInfo, choices: Choices | None = None
 ) -> tuple[list[str], tuple[int, ...]]:
     """LLVM IR of the modules of a section, of about PART_CHARACTERS each, and per kernel its index in the table, -1
-    where an operation has no generated code. The last one holds the table.
+    where an operation has no generated code. The last one holds the table, the first ones micro-kernels.
     """
-    parts = [_Part(info)]
+    scheduled = [schedule(kernel, info.features, choices) for kernel in kernels]
+    products = _products(scheduled)
+    parts = [_Part(info, products)]
     functions: list[int] = []
     count = 0
-    for kernel in kernels:
+    for kernel in scheduled:
         if parts[-1].full():
-            parts.append(_Part(info))
+            parts.append(_Part(info, products))
         try:
-            parts[-1].add(schedule(kernel, info.features, choices), f"k{count}")
+            parts[-1].add(kernel, f"k{count}")
         except Unsupported:
             functions.append(-1)
             continue
@@ -256,8 +265,23 @@ def module_texts(
         f"{outside}@nvm_kernel_table = constant {{ i32, i32, [{count} x ptr] }} "
         f"{{ i32 {KERNEL_ABI}, i32 {count}, [{count} x ptr] [{names}] }}, align 8\n"
     )
-    texts = [part.text(info) for part in parts[:-1]]
+    shared: dict[str, str] = {}
+    for part in parts:
+        shared |= part.helpers.modules
+    texts = [_module([text], info) for text in shared.values()]
+    texts += [part.text(info) for part in parts[:-1]]
     return [*texts, parts[-1].text(info, table)], tuple(functions)
+
+
+def _products(kernels: Sequence[Kernel]) -> tuple[PanelCalls, ...]:
+    """Of kernels' products, those that have most in common with others first."""
+    found = {
+        PanelCalls.of(statement)
+        for kernel in kernels
+        for statement in all_statements(kernel.body)
+        if isinstance(statement, PanelProduct) and statement.beside is None
+    }
+    return tuple(sorted(found, key=lambda c: (c.most_rows != ANY, c.panels_known != ANY, c.symbol)))
 
 
 def support_text(info: TargetInfo) -> str:
@@ -274,7 +298,14 @@ def _attributes(info: TargetInfo) -> str:
 
 
 def compile_text(text: str, info: TargetInfo) -> bytes:
-    """Object code of LLVM IR, optimised.
+    """Object code of LLVM IR, optimised."""
+    machine, module = prepared(text, info)
+    found: bytes = machine.emit_object(module)
+    return found
+
+
+def prepared(text: str, info: TargetInfo) -> tuple[Any, Any]:
+    """LLVM's machine of a target, and the module of LLVM IR after its passes.
 
     Speed level 2: 3 gives no faster kernels (measured: dense, batch_matmul, broadcasts, tanh), but
     unrolls the loops over tiles before they become vectors, at three times the compile time.
@@ -284,8 +315,9 @@ def compile_text(text: str, info: TargetInfo) -> bytes:
         "x86-64" if info.arch == "x86_64" else "generic",
         ",".join(f"+{f}" for f in info.features),
     )
-    found: bytes = machine.emit_object(_optimised(text, machine, vectorise=True))
-    return found
+    if SCHEDULED in text:
+        return machine, _tidied(text, machine)
+    return machine, _optimised(text, machine, vectorise=True)
 
 
 def ptx(text: str, arch: str, version: str) -> str:
@@ -319,6 +351,28 @@ def _optimised(text: str, machine: Any, vectorise: bool) -> Any:
     return module
 
 
+def _tidied(text: str, machine: Any) -> Any:
+    """The module of LLVM IR whose loops are unrolled and scheduled: literals passed on, tests of loops at their ends.
+
+    All passes give the same loops, but for an instruction of 20 here or there, in eight times the time
+    (tests/kernels/test_llvm_panels.py compares them).
+    """
+    module = binding.parse_assembly(text)
+    module.data_layout = str(machine.target_data)
+    passes = binding.create_new_module_pass_manager()
+    passes.add_ipsccp_pass()
+    passes.add_dead_arg_elimination_pass()
+    for rotated in (False, True):
+        if rotated:
+            passes.add_loop_rotate_pass()
+        passes.add_simplify_cfg_pass()
+        passes.add_instruction_combine_pass()
+    passes.run(
+        module, binding.create_pass_builder(machine, binding.create_pipeline_tuning_options())
+    )
+    return module
+
+
 def serve() -> None:
     """A process of llvm_processes: compile what stdin asks for."""
     answers = os.fdopen(os.dup(1), "wb")
@@ -328,5 +382,5 @@ def serve() -> None:
 
 __all__ = [
     "HAVE_LLVM", "PTX_TRIPLE", "NativeCode", "TargetInfo", "build", "build_all", "compile_text", "module_texts",
-    "parse_target", "parse_targets", "ptx", "serve", "support_text",
+    "parse_target", "parse_targets", "prepared", "ptx", "serve", "support_text",
 ]  # fmt: skip

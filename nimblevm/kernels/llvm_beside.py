@@ -1,6 +1,6 @@
 """Micro-kernels of two products at once, as LLVM text: one row that waits for its weights, and several rows beside it.
 
-    void @beside.<strides>(ptr x, ptr w, i64 depth, ptr tile, ptr next, i64 panels,
+    void @beside.<strides>(ptr x, ptr w, i64 depth, ptr tile, i64 panels,
                            ptr x2, ptr w2, i64 depth2, ptr tile2, i1 begins, i64 rows2, i64 panels2)
 
     tile[16 p + t]             = sum over k < depth of x[k] * w[p w_panel + k w_step + t]      (llvm_panels.py, one row)
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nimblevm.kernels.llvm_panels import FEW
+from nimblevm.kernels.llvm_panel_calls import PanelCalls
 from nimblevm.kernels.panel_tile import LANES, MAX_PANELS, TILE_ROW
 
 ROWS, PANELS = 8, 2
@@ -216,16 +216,21 @@ def _only(state: Sums, *keys: str) -> Sums:
     return {key: state[key] for key in keys}
 
 
-def module_text(name: str, strides: Strides, panels: str) -> str:
-    """The function `name` for these strides; panels: the function of a row by itself (llvm_panels.py)."""
-    parts = [_Writer(strides).both(name), _Writer(strides).alone(name)]
+def declaration(name: str) -> str:
+    """For the modules that call the function."""
+    return f"declare hidden void @{name}({_PARAMS}, i64 %panels, {_PARAMS2}, i64 %rows2, i64 %panels2)\n"
+
+
+def module_text(name: str, strides: Strides, panels: PanelCalls) -> str:
+    """The function `name` for these strides; panels: the calls of a row by itself (llvm_panels.py)."""
+    parts = [panels.declaration() + "\n", _Writer(strides).both(name), _Writer(strides).alone(name)]
     parts += [_Writer(strides).rest(name, p) for p in (1, PANELS)]
-    few = (
-        f"ptr %x, i64 0, ptr %w, i64 {strides.w_step}, i64 {strides.w_panel}, i64 %depth, ptr %tile, "
-        f"i64 {TILE_ROW}, ptr %next, i64 {FEW + 1}, i64 1, i64 %panels"
-    )
+    few = panels.call({
+        "x": "%x", "w": "%w", "w_step": str(strides.w_step), "w_panel": str(strides.w_panel),
+        "depth": "%depth", "tile": "%tile", "panels": "%panels",
+    })  # fmt: skip
     parts.append(f"""
-define internal void @{name}({_PARAMS}, ptr %next, i64 %panels, {_PARAMS2}, i64 %rows2, i64 %panels2) #2 {{
+define hidden void @{name}({_PARAMS}, i64 %panels, {_PARAMS2}, i64 %rows2, i64 %panels2) #2 {{
 entry:
   %some = icmp sgt i64 %rows2, 0
   %all = icmp eq i64 %panels, {MAX_PANELS}
@@ -242,7 +247,7 @@ whole:
   call void @{name}.alone({_ARGS})
   br label %then
 few:
-  call void @{panels}({few})
+  {few}
   br label %then
 then:
   br i1 %some, label %rest, label %done
@@ -261,4 +266,4 @@ done:
     return "".join(parts)
 
 
-__all__ = ["PANELS", "ROWS", "Strides", "module_text"]
+__all__ = ["PANELS", "ROWS", "Strides", "declaration", "module_text"]

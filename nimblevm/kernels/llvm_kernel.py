@@ -25,6 +25,7 @@ from nimblevm.kernels.facts import (
     touched,
 )
 from nimblevm.kernels.llvm_ops import MEMORY, REGISTER, Helpers, Lines
+from nimblevm.kernels.llvm_panel_calls import PanelCalls
 from nimblevm.kernels.loop_ir import (
     Accumulate,
     Beside,
@@ -335,14 +336,18 @@ class KernelText(ScopedValues):
         if statement.beside is not None:
             self._beside(statement, statement.beside)
             return
-        function = self.lines.helpers.panels(x.dtype, w.dtype, statement.variant)
-        args = [self._place(x), f"i64 {self._value(statement.x_row)}", self._place(w)]
-        args += map(self._i64, (statement.w_step, statement.w_panel, statement.depth))
-        args += [f"ptr %b{statement.tile}", f"i64 {statement.tile_row}"]
-        args.append(self._place(statement.following or w))
+        calls = self.lines.helpers.panels(PanelCalls.of(statement))
         blocks = statement.blocks or Const("int64", llvm_panels.FEW + 1)
-        args += map(self._i64, (blocks, statement.rows, statement.panels))
-        self.lines.void(f"call void @{function}({', '.join(args)})")
+        args = {
+            "x": self._address(x.buffer, x.indices), "x_row": self._value(statement.x_row),
+            "w": self._address(w.buffer, w.indices), "w_step": self._value(statement.w_step),
+            "w_panel": self._value(statement.w_panel), "depth": self._value(statement.depth),
+            "tile": f"%b{statement.tile}", "tile_row": str(statement.tile_row), "blocks": self._value(blocks),
+            "rows": self._value(statement.rows), "panels": self._value(statement.panels),
+        }  # fmt: skip
+        following = statement.following or w
+        args["next"] = self._address(following.buffer, following.indices)
+        self.lines.void(calls.call(args))
 
     def _beside(self, statement: PanelProduct, other: Beside) -> None:
         """A product of one row, and what is computed beside it."""
@@ -351,7 +356,7 @@ class KernelText(ScopedValues):
         function = self.lines.helpers.beside(strides, statement.variant)
         args = [
             self._place(statement.x), self._place(statement.w), self._i64(statement.depth), f"ptr %b{statement.tile}",
-            self._place(statement.following or statement.w), self._i64(statement.panels),
+            self._i64(statement.panels),
             self._place(other.x), self._place(other.w), self._i64(other.depth), f"ptr %b{other.tile}",
             f"i1 {str(other.begins).lower()}", self._i64(other.rows), self._i64(other.panels),
         ]  # fmt: skip

@@ -8,6 +8,7 @@ float32 `float`, float64 `double`. A float16 operation is a float operation whos
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 from nimblevm import dtypes
 from nimblevm.errors import Unsupported
@@ -19,6 +20,7 @@ from nimblevm.kernels import (
     llvm_windows,
     math_table,
 )
+from nimblevm.kernels.llvm_panel_calls import PanelCalls
 from nimblevm.kernels.math_program import Definition, MathOp
 from nimblevm.kernels.variants import Variant
 
@@ -30,6 +32,9 @@ REGISTER = {
 MEMORY = {**REGISTER, "bool": "i8", "float16": "i16"}
 """dtype -> LLVM type in memory."""
 
+SCHEDULED = "!nvm.scheduled = !{}\n"
+"""Marks modules whose loops are unrolled and scheduled already."""
+_PREFETCH = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)\n"
 MATH = frozenset(math_table.NAMES)
 _ROUNDING = {"floor", "ceil", "trunc"}
 _FLOAT_COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
@@ -94,12 +99,22 @@ class Helpers:
 
     rounds: the CPU has instructions for floor, ceil and trunc; without them LLVM would call the C
     library. features: of the CPU, LLVM names.
+
+    texts: of this module, by function. modules: of modules that others share, by the function that this one calls.
+    products: those of all modules.
     """
 
-    def __init__(self, rounds: bool = True, features: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        rounds: bool = True,
+        features: tuple[str, ...] = (),
+        products: Sequence[PanelCalls] = (),
+    ) -> None:
         self.texts: dict[str, str] = {}
+        self.modules: dict[str, str] = {}
         self.rounds = rounds
         self.features = features
+        self.products = products
 
     def declare(self, type_: str, function: str, args: list[str]) -> None:
         self.texts.setdefault(function, f"declare {type_} @{function}({', '.join(args)})\n")
@@ -116,27 +131,31 @@ class Helpers:
             self.texts[function] = _math_function(function, row, self)
         return function
 
-    def panels(self, x: str, w: str, variant: Variant) -> str:
-        """The micro-kernels of products for operands of these dtypes."""
-        name = llvm_panels.symbol(x, w, variant)
+    def panels(self, calls: PanelCalls) -> PanelCalls:
+        """Those whose function is to be called for such products."""
+        calls = next((wider for wider in self.products if wider.serves(calls)), calls)
+        name = calls.symbol
         if name not in self.texts:
-            self.declare("void", "llvm.prefetch.p0", ["ptr", "i32", "i32", "i32"])
-            self.texts[name] = llvm_panels.module_text(x, w, variant, self.features)
-        return name
+            self.texts[name] = calls.declaration() + "\n"
+            text = llvm_panels.module_text(calls, self.features)
+            self.modules[name] = f"{SCHEDULED}{_PREFETCH}{text}"
+        return calls
 
     def beside(self, strides: llvm_beside.Strides, variant: Variant) -> str:
         """The micro-kernels of a row of float32 and rows beside it."""
-        alone = self.panels("float32", "float32", variant)
         name = f"{strides.symbol}.{variant.key}"
         if name not in self.texts:
-            self.texts[name] = llvm_beside.module_text(name, strides, alone)
+            alone = PanelCalls.of_row("float32", variant, strides.w_step, strides.w_panel)
+            self.texts[name] = llvm_beside.declaration(name)
+            self.modules[name] = llvm_beside.module_text(name, strides, self.panels(alone))
         return name
 
     def windows(self, dtype: str) -> str:
         """The micro-kernels of sums over windows."""
         name = llvm_windows.symbol(dtype)
         if name not in self.texts:
-            self.texts[name] = llvm_windows.module_text(dtype, self.features)
+            self.texts[name] = llvm_windows.declaration(dtype)
+            self.modules[name] = llvm_windows.module_text(dtype, self.features)
         return name
 
     def pack(self, dtype: str) -> str:
@@ -587,7 +606,7 @@ pack:
 
 
 __all__ = [
-    "MEMORY", "REGISTER", "Helpers", "Lines", "binary", "cast", "compare", "float_to_half",
+    "MEMORY", "REGISTER", "SCHEDULED", "Helpers", "Lines", "binary", "cast", "compare", "float_to_half",
     "half_to_float", "literal",
     "rounded", "unary", "whole",
 ]  # fmt: skip

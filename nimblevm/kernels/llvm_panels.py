@@ -1,14 +1,18 @@
 """Micro-kernels of products with a right operand in rows of 16 columns, as LLVM text.
 
-    void @panels.<x>.<w>.<variant>(ptr x, i64 x_row, ptr w, i64 w_step, i64 w_panel, i64 depth, ptr tile,
-                                   i64 tile_row, ptr next, i64 blocks, i64 rows, i64 panels)
+    void @panels.<x>.<w>.<..>(ptr x, i64 x_row, ptr w, i64 w_step, i64 w_panel, i64 depth, ptr tile, i64 tile_row,
+                              ptr next, i64 blocks, i64 rows, i64 panels)
 
     tile[r * tile_row + 16 * p + t] = sum over k < depth of x[r * x_row + k] * w[p * w_panel + k * w_step + t]
 
 for any number of rows and panels, t < 16; strides count elements. The function chooses by rows and panels among loops
-that keep all their sums in registers (registers.py), written with vectors of a register's size. Seven rows are 4 and 3,
-not 6 and 1: one row takes as long as three where weights are read from a cache. All kernels of a module share them.
-variants.py says what there is to choose.
+that keep all their sums in registers (registers.py), written with vectors of a register's size. Seven rows are 4 and
+3, not 6 and 1: one row takes as long as three where weights are read from a cache. variants.py says what there is to
+choose.
+
+Each function is a module of its own, which all kernels of a program share: LLVM takes up to half a second for it, and
+other programs need the same. What a function's calls have in common is part of it, and no argument
+(llvm_panel_calls.py). A single row needs neither of x_row, tile_row, next, blocks and rows.
 
 `next` is what will be read after w. With many rows there is time to fetch it: one cache line in each turn of the depth
 for three rows and more, so LOW rows fetch the share of one panel of float32, the next LOW rows that of the panel behind
@@ -35,64 +39,94 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nimblevm.kernels.llvm_half import half_to_float
+from nimblevm.kernels.llvm_panel_calls import PanelCalls
+from nimblevm.kernels.llvm_panel_loops import LINE, SIZES, TYPES, WEIGHTS, PanelLoop, has_two_ways
 from nimblevm.kernels.panel_tile import LANES, LOW, MANY, MAX_PANELS, MAX_ROWS
 from nimblevm.kernels.registers import Registers
-from nimblevm.kernels.variants import Variant
 
 FEW = 2
 """Blocks of rows that are bound by reading the weights. With three the difference is nothing (27 rows)."""
-LINE = 64
-"""Bytes of a cache line."""
-_FIRST_LEVEL, _SECOND_LEVEL = 3, 2
-"""Localities of llvm.prefetch."""
-_PARAMS = "ptr %x, i64 %x_row, ptr %w, i64 %w_step, i64 %w_panel, i64 %depth, ptr %tile, i64 %tile_row, ptr %next"
-_TYPES = {"float32": "float", "float64": "double"}
-_WEIGHTS = {**_TYPES, "float16": "i16", "uint16": "i16"}
-_SIZES = {"float": 4, "double": 8, "i16": 2}
 
 
-def symbol(x: str, w: str, variant: Variant) -> str:
-    return f"panels.{x}.{w}.{variant.key}"
+def module_text(calls: PanelCalls, features: tuple[str, ...]) -> str:
+    """The micro-kernels for these calls, and the function that chooses."""
+    return _Chooser(calls, features).text()
 
 
-def module_text(x: str, w: str, variant: Variant, features: tuple[str, ...]) -> str:
-    """The micro-kernels of a variant for operands of these dtypes, and the function that chooses."""
-    registers, size = Registers.of(features), _SIZES[_TYPES[x]]
-    parts: list[str] = []
-    cases: list[str] = []
-    blocks: list[str] = []
-    name = symbol(x, w, variant)
-    limit = registers.max_rows(size, MAX_ROWS)
-    low = min(limit, LOW)
-    paced = registers.panels(low, size) < MAX_PANELS
-    loops = [r for r in variant.rows if r <= limit]
-    for rows in loops:
-        most = min(registers.panels(rows, size) or 1, variant.panels)
-        sizes = [p for p in (4, 2, 1) if p <= most]
-        parts += [
-            _Loop(x, w, rows, p, variant.ahead, features, paced=paced).text(name) for p in sizes
-        ]
-        if _is_low(rows, sizes[0]):
-            parts.append(_Loop(x, w, rows, MAX_PANELS, 0, features, only=True).text(name))
-        blocks.append(_panels_text(x, w, rows, sizes, name, paced))
-    for left in range(1, limit + 1):
-        cases.append(f"i64 {left}, label %rows{max(r for r in loops if r <= left)}")
-    ends = ", ".join(f"[ {r}, %r{r}.end ]" for r in loops)
-    type_ = _TYPES[x]
-    parts.append(f"""
-define internal void @{name}({_PARAMS}, i64 %blocks, i64 %rows, i64 %panels) #2 {{
-entry:
+class _Chooser:
+    """Writes the functions.
+
+    limit  the most rows of a micro-kernel in this target's registers
+    low    the most rows that do not wait for others to read the same weights
+    paced  whether those rows take less than MAX_PANELS at once
+    """
+
+    def __init__(self, calls: PanelCalls, features: tuple[str, ...]) -> None:
+        self.calls, self.features = calls, features
+        self.type, self.weight = TYPES[calls.x_type], WEIGHTS[calls.w_type]
+        size = SIZES[self.type]
+        self.registers = Registers.of(features)
+        self.limit = self.registers.max_rows(size, MAX_ROWS)
+        self.low = min(self.limit, LOW)
+        self.paced = self.registers.panels(self.low, size) < MAX_PANELS
+        self.most = min(self.limit, calls.most_rows or self.limit)
+        self.loops = [rows for rows in calls.variant.rows if rows <= self.most]
+
+    def text(self) -> str:
+        parts: list[str] = []
+        blocks: list[str] = []
+        for rows in self.loops:
+            fit = self.registers.panels(rows, SIZES[self.type]) or 1
+            sizes = self.calls.sizes(min(fit, self.calls.variant.panels))
+            parts += [self._loop(rows, size, paced=self.paced) for size in sizes]
+            if has_two_ways(rows, sizes[0]) and not self.paced:
+                parts.append(self._loop(rows, MAX_PANELS, only=True))
+            blocks.append(self._panels(rows, sizes))
+        body = self._one_row(blocks[0]) if self.calls.most_rows == 1 else self._rows(blocks)
+        return "".join([*parts, f"{self.calls.declaration('define')} #2 {{\n{body}\n}}\n"])
+
+    def _loop(self, rows: int, panels: int, only: bool = False, paced: bool = False) -> str:
+        return PanelLoop(self.calls, rows, panels, self.features, only, paced).text()
+
+    def _one_row(self, block: str) -> str:
+        return f"entry:\n  br label %rows1\n{block}more:\n  ret void"
+
+    def _rows(self, blocks: list[str]) -> str:
+        """Any number of rows: the most that fit, again and again."""
+        best = {left: max(r for r in self.loops if r <= left) for left in range(1, self.most + 1)}
+        cases = " ".join(f"i64 {left}, label %rows{rows}" for left, rows in best.items())
+        ends = ", ".join(f"[ {r}, %r{r}.end ]" for r in self.loops)
+        return f"""entry:
   %only = icmp ule i64 %blocks, 1
   %slow = icmp uge i64 %blocks, {MANY}
-{_pace(limit, _SIZES[_WEIGHTS[w]]) if paced else _LINE}
+{_pace(self.limit, SIZES[self.weight]) if self.paced else _LINE}
   br label %again
 again:
   %x.now = phi ptr [ %x, %entry ], [ %x.next, %more ]
   %tile.now = phi ptr [ %tile, %entry ], [ %tile.next, %more ]
   %next.now = phi ptr [ %next, %entry ], [ %next.next, %more ]
   %left = phi i64 [ %rows, %entry ], [ %left.next, %more ]
-  %many = icmp sgt i64 %left, {low}
+{self._choice()}
+  switch i64 %most, label %done [ {cases} ]
+{"".join(blocks)}
+more:
+  %now = phi i64 {ends}
+  %left.next = sub i64 %left, %now
+  %skip = mul i64 %now, %x_row
+  %x.next = getelementptr {self.type}, ptr %x.now, i64 %skip
+  %tile.skip = mul i64 %now, {self.calls.value("tile_row")}
+  %tile.next = getelementptr {self.type}, ptr %tile.now, i64 %tile.skip
+  %next.next = getelementptr i8, ptr %next.now, i64 %skipped
+  br label %again
+done:
+  ret void"""
+
+    def _choice(self) -> str:
+        """`most` of the rows that are left: all, but where they are many as many as is best."""
+        limit, low = self.limit, self.low
+        if 0 < self.calls.most_rows <= low:
+            return "  %most = add i64 %left, 0"
+        return f"""  %many = icmp sgt i64 %left, {low}
   br i1 %many, label %choose, label %go
 choose:
   %read = icmp ule i64 %blocks, {FEW}
@@ -105,27 +139,65 @@ choose:
   %best = select i1 %single, i64 %half, i64 %full
   br label %go
 go:
-  %most = phi i64 [ %left, %again ], [ %best, %choose ]
-  switch i64 %most, label %done [ {" ".join(cases)} ]
-{"".join(blocks)}
-more:
-  %now = phi i64 {ends}
-  %left.next = sub i64 %left, %now
-  %skip = mul i64 %now, %x_row
-  %x.next = getelementptr {type_}, ptr %x.now, i64 %skip
-  %tile.skip = mul i64 %now, %tile_row
-  %tile.next = getelementptr {type_}, ptr %tile.now, i64 %tile.skip
-  %next.next = getelementptr i8, ptr %next.now, i64 %skipped
-  br label %again
-done:
-  ret void
-}}
-""")
-    return "".join(parts)
+  %most = phi i64 [ %left, %again ], [ %best, %choose ]"""
+
+    def _panels(self, rows: int, sizes: list[int]) -> str:
+        """The blocks that serve so many rows."""
+        x_row, x, tile = ("%x_row", "%x.now", "%tile.now")
+        if self.calls.most_rows == 1:
+            x_row, x, tile = ("0", "%x", "%tile")
+        strides = {name: self.calls.value(name) for name in ("w_step", "w_panel", "tile_row")}
+
+        def call(here: str, size: int) -> list[str]:
+            before, function, place, line = self._following(here, rows, size)
+            return [
+                *before,
+                f"  call void {function}(ptr {x}, i64 {x_row}, ptr {here}.w, i64 {strides['w_step']}, "
+                f"i64 {strides['w_panel']}, i64 %depth, ptr {here}.t, i64 {strides['tile_row']}, "
+                f"ptr {place}, i64 {line})",
+            ]
+
+        return blocks_of_rows(rows, sizes, (self.type, self.weight), call, tile, strides["w_panel"])
+
+    def _following(self, here: str, rows: int, size: int) -> tuple[list[str], str, str, str]:
+        """What a call needs before it, the micro-kernel, what it is to fetch, and how much of it in a turn."""
+        function = f"@{self.calls.symbol}.{rows}x{size}"
+        if self.calls.most_rows == 1:  # a single row fetches nothing
+            return [], function, "null", "0"
+        if self.paced:
+            before = [
+                f"  {here}.before = mul i64 {here}.p, %fetched",
+                f"  {here}.fetch = getelementptr i8, ptr %next.now, i64 {here}.before",
+            ]
+            return before, function, f"{here}.fetch", "%line"
+        two_ways = has_two_ways(rows, size)
+        if not two_ways and rows <= LOW:
+            return [], function, "%next.now", "%line"
+        before = self._behind(here, size * SIZES[self.weight])
+        if two_ways:
+            before.append(f"  {here}.f = select i1 %only, ptr {function}.only, ptr {function}")
+            function = f"{here}.f"
+        return before, function, f"{here}.fetch", "%line"
+
+    def _behind(self, here: str, size: int) -> list[str]:
+        """`fetch` is where the panels behind a call's own lie, while there are some. size: bytes of a column of its
+        own.
+        """
+        return [
+            f"  {here}.step = mul i64 {self.calls.value('w_panel')}, {size}",
+            f"  {here}.behind = getelementptr i8, ptr {here}.w, i64 {here}.step",
+            f"  {here}.more = icmp slt i64 {here}.next, %panels",
+            f"  {here}.fetch = select i1 {here}.more, ptr {here}.behind, ptr %next.now",
+        ]
 
 
 def blocks_of_rows(
-    rows: int, sizes: list[int], types: tuple[str, str], call: Callable[[str, int], list[str]]
+    rows: int,
+    sizes: list[int],
+    types: tuple[str, str],
+    call: Callable[[str, int], list[str]],
+    tile: str = "%tile.now",
+    w_panel: str = "%w_panel",
 ) -> str:
     """The blocks that serve so many rows: as many panels at once as fit, then fewer.
 
@@ -144,10 +216,10 @@ def blocks_of_rows(
             f"  %{here}.fits = icmp sle i64 %{here}.next, %panels",
             f"  br i1 %{here}.fits, label %{go}, label %{after}",
             f"{go}:",
-            f"  %{here}.wo = mul i64 %{here}.p, %w_panel",
+            f"  %{here}.wo = mul i64 %{here}.p, {w_panel}",
             f"  %{here}.w = getelementptr {types[1]}, ptr %w, i64 %{here}.wo",
             f"  %{here}.to = mul i64 %{here}.p, {LANES}",
-            f"  %{here}.t = getelementptr {types[0]}, ptr %tile.now, i64 %{here}.to",
+            f"  %{here}.t = getelementptr {types[0]}, ptr {tile}, i64 %{here}.to",
             *call(f"%{here}", size),
             f"  br label %{here}",
         ]
@@ -171,254 +243,4 @@ def _pace(limit: int, size: int) -> str:
   %skipped = mul i64 %fetched, {MAX_PANELS}"""
 
 
-def _panels_text(x: str, w: str, rows: int, sizes: list[int], name: str, paced: bool) -> str:
-    types = (_TYPES[x], _WEIGHTS[w])
-
-    def call(here: str, size: int) -> list[str]:
-        if paced:
-            return [
-                f"  {here}.before = mul i64 {here}.p, %fetched",
-                f"  {here}.fetch = getelementptr i8, ptr %next.now, i64 {here}.before",
-                f"  call void @{name}.{rows}x{size}(ptr %x.now, i64 %x_row, ptr {here}.w, i64 %w_step, "
-                f"i64 %w_panel, i64 %depth, ptr {here}.t, i64 %tile_row, ptr {here}.fetch, i64 %line)",
-            ]
-        fetches = rows > LOW or _is_low(rows, size)
-        function, choice = f"@{name}.{rows}x{size}", []
-        if _is_low(rows, size):
-            choice = [f"  {here}.f = select i1 %only, ptr {function}.only, ptr {function}"]
-            function = f"{here}.f"
-        return [
-            *(_behind(here, size * _SIZES[types[1]]) if fetches else ()),
-            *choice,
-            f"  call void {function}(ptr %x.now, i64 %x_row, ptr {here}.w, i64 %w_step, "
-            f"i64 %w_panel, i64 %depth, ptr {here}.t, i64 %tile_row, "
-            f"ptr {f'{here}.fetch' if fetches else '%next.now'}, i64 %line)",
-        ]
-
-    return blocks_of_rows(rows, sizes, types, call)
-
-
-def _is_low(rows: int, panels: int) -> bool:
-    """Whether a micro-kernel fetches what is behind its panels in one of two ways."""
-    return 2 < rows <= LOW and panels == MAX_PANELS
-
-
-def _behind(here: str, size: int) -> list[str]:
-    """`fetch` is where the panels behind a call's own lie, while there are some. size: bytes of a column of its own."""
-    return [
-        f"  {here}.step = mul i64 %w_panel, {size}",
-        f"  {here}.behind = getelementptr i8, ptr {here}.w, i64 {here}.step",
-        f"  {here}.more = icmp slt i64 {here}.next, %panels",
-        f"  {here}.fetch = select i1 {here}.more, ptr {here}.behind, ptr %next.now",
-    ]
-
-
-Sum = tuple[int, int, int]
-"""Row, vector and chain of a sum."""
-
-
-def _register(loop: str, of: Sum) -> str:
-    """The phi of a sum at the head of a loop."""
-    return f"%{loop}.a{'.'.join(map(str, of))}"
-
-
-class _Loop:
-    """Writes one micro-kernel: the sums of `rows` x `panels` in registers, a vector each."""
-
-    def __init__(
-        self,
-        x: str,
-        w: str,
-        rows: int,
-        panels: int,
-        ahead: int,
-        features: tuple[str, ...],
-        only: bool = False,
-        paced: bool = False,
-    ) -> None:
-        """only: no other rows meet these weights. paced: how many bytes to fetch in a turn is a parameter."""
-        self.rows, self.panels = rows, panels
-        self.w, self.features = w, features
-        self.type, self.weight = _TYPES[x], _WEIGHTS[w]
-        registers, size = Registers.of(features), _SIZES[self.type]
-        self.lanes = registers.lanes(size)
-        self.columns_wait = registers.columns_wait(rows, panels, size)
-        self.vectors = panels * LANES // self.lanes
-        self.vector, self.align = f"<{self.lanes} x {self.type}>", self.lanes * size
-        self.lines: list[str] = []
-        self.count = 0
-        self.streams = rows <= 2
-        # With few sums, which wait for the ones before, the turns of the depth take turns.
-        self.chains = registers.chains(rows, panels, size) if self.streams else 1
-        self.sums = [
-            (r, v, c) for r in range(rows) for v in range(self.vectors) for c in range(self.chains)
-        ]
-        self.ahead = ahead if self.streams else 0
-        self.fetched = panels if rows > LOW else int(_is_low(rows, panels))
-        if only:
-            self.fetched = panels * LANES * _SIZES[self.weight] // LINE
-        self.paced = paced
-        if paced:
-            self.fetched = 0 if self.streams else panels
-        self.locality = _SECOND_LEVEL if paced or only or rows > LOW else _FIRST_LEVEL
-        self.name = f"{rows}x{panels}.only" if only else f"{rows}x{panels}"
-
-    def do(self, text: str) -> str:
-        self.count += 1
-        self.lines.append(f"  %v{self.count} = {text}")
-        return f"%v{self.count}"
-
-    def column(self, place: str) -> str:
-        """The elements of w at `place`, as wide as the sums."""
-        raw = f"<{self.lanes} x {self.weight}>"
-        found = self.do(f"load {raw}, ptr {place}, align {_SIZES[self.weight]}")
-        match self.w:
-            case "float16":
-                return half_to_float(self.do, found, self.features, self.lanes)
-            case "uint16":
-                wide = self.do(f"zext {raw} {found} to <{self.lanes} x i32>")
-                bits = self.do(f"shl <{self.lanes} x i32> {wide}, splat (i32 16)")
-                return self.do(f"bitcast <{self.lanes} x i32> {bits} to {self.vector}")
-        return found
-
-    def fetch(self, place: str, ahead: int, locality: int) -> None:
-        there = self.do(f"getelementptr i8, ptr {place}, i64 {ahead}")
-        self.lines.append(
-            f"  call void @llvm.prefetch.p0(ptr {there}, i32 0, i32 {locality}, i32 1)"
-        )
-
-    def follow(self, k: str) -> None:
-        """Fetch what is a turn's share of the weights that follow."""
-        for line in range(self.fetched):
-            # Half of a line a turn asks for each line twice, which costs less than a branch.
-            of_call = self.paced or self.locality == _FIRST_LEVEL
-            first = self.do(f"mul i64 {k}, {'%line' if of_call else self.fetched * LINE}")
-            place = self.do(f"getelementptr i8, ptr %next, i64 {first}")
-            self.fetch(place, line * LINE, self.locality)
-
-    def row(self, r: int, k: str) -> str:
-        """A vector of x at index k of row r."""
-        value = self.do(
-            f"load {self.type}, ptr {self.do(f'getelementptr {self.type}, ptr %x{r}, i64 {k}')}"
-        )
-        one = self.do(f"insertelement {self.vector} poison, {self.type} {value}, i64 0")
-        return self.do(
-            f"shufflevector {self.vector} {one}, {self.vector} poison, <{self.lanes} x i32> zeroinitializer"
-        )
-
-    def step(self, k: str, offset: str, chain: int, sums: dict[Sum, str]) -> dict[Sum, str]:
-        """One turn of the depth at index k of x and `offset` of w, added to the sums of a chain."""
-        places = [
-            self.do(f"getelementptr {self.weight}, ptr %w{p}, i64 {offset}")
-            for p in range(self.panels)
-        ]
-        for place in places if self.ahead else ():
-            self.fetch(place, self.ahead, _FIRST_LEVEL)
-
-        def column(v: int) -> str:
-            panel, lane = divmod(v * self.lanes, LANES)
-            return self.column(
-                self.do(f"getelementptr {self.weight}, ptr {places[panel]}, i64 {lane}")
-            )
-
-        new = dict(sums)
-
-        def add(r: int, v: int, x: str, w: str) -> None:
-            product = self.do(f"fmul contract {self.vector} {x}, {w}")
-            new[r, v, chain] = self.do(
-                f"fadd contract {self.vector} {sums[r, v, chain]}, {product}"
-            )
-
-        if self.columns_wait:
-            columns = [column(v) for v in range(self.vectors)]
-            self.follow(k)
-            for r in range(self.rows):
-                x = self.row(r, k)
-                for v, w in enumerate(columns):
-                    add(r, v, x, w)
-        else:
-            rows = [self.row(r, k) for r in range(self.rows)]
-            self.follow(k)
-            for v in range(self.vectors):
-                w = column(v)
-                for r, x in enumerate(rows):
-                    add(r, v, x, w)
-        return new
-
-    def text(self, symbol_: str) -> str:
-        # With more rows LLVM would hold several turns' operands at once and spill sums.
-        unroll = 4 if self.streams else 1
-        self.lines = ["entry:"]
-        for r in range(self.rows):
-            self.lines.append(f"  %xo{r} = mul i64 %x_row, {r}")
-            self.lines.append(f"  %x{r} = getelementptr {self.type}, ptr %x, i64 %xo{r}")
-        for p in range(self.panels):
-            self.lines.append(f"  %wo{p} = mul i64 %w_panel, {p}")
-            self.lines.append(f"  %w{p} = getelementptr {self.weight}, ptr %w, i64 %wo{p}")
-        self.lines += [
-            f"  %rest = and i64 %depth, {unroll - 1}",
-            "  %whole = sub i64 %depth, %rest",
-            "  br label %main",
-        ]
-        zero = dict.fromkeys(self.sums, "zeroinitializer")
-        self._level("main", unroll, "entry", zero, "0", "0", "%whole", "tail")
-        after = {s: _register("main", s) for s in self.sums}
-        self._level("tail", 1, "main", after, "%main.k", "%main.o", "%depth", "end")
-        self.lines.append("end:")
-        for r, v in ((r, v) for r in range(self.rows) for v in range(self.vectors)):
-            total = _register("tail", (r, v, 0))
-            for chain in range(1, self.chains):
-                other = _register("tail", (r, v, chain))
-                total = self.do(f"fadd {self.vector} {total}, {other}")
-            row = self.do(f"mul i64 %tile_row, {r}")
-            row = self.do(f"getelementptr {self.type}, ptr %tile, i64 {row}")
-            place = self.do(f"getelementptr {self.type}, ptr {row}, i64 {v * self.lanes}")
-            self.lines.append(f"  store {self.vector} {total}, ptr {place}, align {self.align}")
-        self.lines.append("  ret void")
-        params = _PARAMS.replace("ptr", "ptr noalias") + ", i64 %line"
-        head = f"define internal void @{symbol_}.{self.name}({params}) #2 {{"
-        return "\n".join([head, *self.lines, "}"]) + "\n"
-
-    def _level(
-        self,
-        name: str,
-        unroll: int,
-        before: str,
-        sums: dict[Sum, str],
-        k: str,
-        offset: str,
-        last: str,
-        after: str,
-    ) -> None:
-        """A loop of `unroll` turns of the depth at a time, from k to last."""
-        body = f"{name}.body"
-        self.lines += [
-            f"{name}:",
-            f"  %{name}.k = phi i64 [ {k}, %{before} ], [ %{name}.k.next, %{body} ]",
-            f"  %{name}.o = phi i64 [ {offset}, %{before} ], [ %{name}.o.next, %{body} ]",
-        ]
-        mark = len(self.lines)
-        self.lines += [
-            f"  %{name}.go = icmp slt i64 %{name}.k, {last}",
-            f"  br i1 %{name}.go, label %{body}, label %{after}",
-            f"{body}:",
-        ]
-        now = {s: _register(name, s) for s in self.sums}
-        new, place, at = dict(now), f"%{name}.o", f"%{name}.k"
-        for turn in range(unroll):
-            if turn:
-                at = self.do(f"add nsw i64 %{name}.k, {turn}")
-                place = self.do(f"add nsw i64 {place}, %w_step")
-            new = self.step(at, place, turn % self.chains, new)
-        self.lines += [
-            f"  %{name}.k.next = add nsw i64 %{name}.k, {unroll}",
-            f"  %{name}.o.next = add nsw i64 {place}, %w_step",
-            f"  br label %{name}",
-        ]
-        self.lines[mark:mark] = [
-            f"  {now[s]} = phi {self.vector} [ {sums[s]}, %{before} ], [ {new[s]}, %{body} ]"
-            for s in self.sums
-        ]
-
-
-__all__ = ["FEW", "MAX_ROWS", "blocks_of_rows", "module_text", "symbol"]
+__all__ = ["FEW", "blocks_of_rows", "module_text"]

@@ -45,11 +45,17 @@ class _Work:
 
 
 def compile_all(
-    texts: Sequence[str], target: Any, compile_text: Callable[[str, Any], bytes]
+    texts: Sequence[str],
+    target: Any,
+    compile_text: Callable[[str, Any], bytes],
+    characters: int = 1,
 ) -> list[bytes]:
-    """Object code of each text: `compile_text` here and in as many processes as there are cores."""
+    """Object code of each text: `compile_text` here and in as many processes as there are cores. characters: of text
+    that make it worth while to start one.
+    """
     work = _Work(texts)
-    count = min(len(texts), cores()) - 1 if sys.executable else 0
+    worth = sum(map(len, texts)) // characters
+    count = min(len(texts) - 1, cores() - 1, worth) if sys.executable else 0
     threads = [Thread(target=_drive, args=(work, texts, target), daemon=True) for _ in range(count)]
     for thread in threads:
         thread.start()

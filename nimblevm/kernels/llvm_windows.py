@@ -30,6 +30,11 @@ def symbol(dtype: str) -> str:
     return f"windows.{dtype}"
 
 
+def declaration(dtype: str) -> str:
+    """For the modules that call the function."""
+    return f"declare hidden void @{symbol(dtype)}({_PARAMS}, i64 %rows, i64 %panels)\n"
+
+
 def module_text(dtype: str, features: tuple[str, ...]) -> str:
     """The micro-kernels for operands of this dtype, and the function that chooses."""
     registers, size, name = Registers.of(features), _SIZES[dtype], symbol(dtype)
@@ -43,7 +48,7 @@ def module_text(dtype: str, features: tuple[str, ...]) -> str:
     cases = " ".join(f"i64 {r}, label %rows{r}" for r in range(1, limit + 1))
     ends = ", ".join(f"[ {r}, %r{r}.end ]" for r in range(1, limit + 1))
     parts.append(f"""
-define internal void @{name}({_PARAMS}, i64 %rows, i64 %panels) #2 {{
+define hidden void @{name}({_PARAMS}, i64 %rows, i64 %panels) #2 {{
 entry:
   br label %again
 again:
@@ -223,4 +228,4 @@ class _Loop:
         ]
 
 
-__all__ = ["module_text", "symbol"]
+__all__ = ["declaration", "module_text", "symbol"]

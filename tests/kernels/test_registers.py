@@ -7,6 +7,7 @@ import re
 import pytest
 
 from nimblevm.kernels import llvm, llvm_panels, llvm_windows
+from nimblevm.kernels.llvm_panel_calls import PanelCalls
 from nimblevm.kernels.registers import Registers
 from nimblevm.kernels.variants import PLAIN
 
@@ -38,7 +39,7 @@ def test_loops_keep_sums_in_registers(target: str, dtype: str) -> None:
     """Three rows and two panels of AVX2 were twice as slow as they must be: sums went through memory in each turn."""
     info = llvm.parse_target(target)
     assert info is not None
-    body = llvm_panels.module_text(dtype, dtype, PLAIN, info.features)
+    body = llvm_panels.module_text(PanelCalls(dtype, dtype, PLAIN), info.features)
     body += llvm_windows.module_text(dtype, info.features)
     features = ",".join(f"+{f}" for f in info.features)
     text = f"""target triple = "x86_64-unknown-linux-gnu"

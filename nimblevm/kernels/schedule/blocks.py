@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nimblevm.kernels.facts import at_most
 from nimblevm.kernels.loop_ir import (
     Accumulate,
     Axis,
@@ -267,7 +268,7 @@ class Blocker:
             Buffer(STACK, nest.local.dtype, "scratch", (Axis(const(ROWS * TILE_ROW)),))
         )
         tile = len(self.buffers) - 1
-        if _at_most(rows, ROWS):
+        if at_most(rows, ROWS):
             return self._tile(nest, tile, const(0), rows, first, here)
         block = LoopVar(INDEX, nest.rows.var.name + "q")
         start = Binary(INDEX, "mul", block, const(ROWS))
@@ -299,17 +300,6 @@ class Blocker:
         after = Rewriter(here_.get).block(nest.after)
         inside = For(lane, here, (total, *after), parallel=True, masked=not isinstance(here, Const))
         return [product, For(row, count, (inside,), parallel=True)]
-
-
-def _at_most(value: Value, limit: int) -> bool:
-    """Whether a size is provably not above a limit."""
-    if isinstance(value, Const):
-        return value.value <= limit
-    return (
-        isinstance(value, Binary)
-        and value.op == "min"
-        and any(isinstance(v, Const) and v.value <= limit for v in (value.lhs, value.rhs))
-    )
 
 
 def tile_blocks(

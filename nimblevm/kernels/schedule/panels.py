@@ -242,7 +242,8 @@ class Paneler:
         groups = -(-panels // MAX_PANELS)
         group = LoopVar(INDEX, "g")
         first_panel = folded("mul", group, const(MAX_PANELS)) if groups > 1 else const(0)
-        here = panels_left(panels, first_panel)
+        whole = panels % MAX_PANELS == 0
+        here = const(MAX_PANELS) if whole else panels_left(panels, first_panel)
         tiles = [self._tile(product.local.dtype, height) for product in nest.products]
 
         def block(start: Value, count: Value, part: Value, blocks: Value) -> list[Statement]:
@@ -479,7 +480,8 @@ def _rows_of(rows: Value, height: int, blocks: Value, block: Value) -> tuple[Val
     whole = folded("sub", folded("mul", block, const(height)), shift)
     start = whole if is_zero(shift) else folded("max", whole, const(0))
     after = folded("min", folded("add", whole, const(height)), rows)
-    return start, least(height, folded("sub", after, start))
+    most = min(height, int(rows.value)) if isinstance(rows, Const) else height
+    return start, least(most, folded("sub", after, start))
 
 
 def _shares_of(block: Value, blocks: Value, height: int) -> tuple[Value, Value]:
