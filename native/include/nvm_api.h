@@ -350,8 +350,8 @@ nvm_program *nvm_vm_program(const nvm_vm *vm);
 const char *nvm_vm_device(const nvm_vm *vm, uint32_t index);
 /* Replace the limits of later runs. */
 nvm_status nvm_vm_set_limits(nvm_vm *vm, const nvm_limits *limits);
-/* Ask the run under way to stop with NVM_CANCELLED. Any thread, and signal handlers. Forgotten when
- * the next run starts. */
+/* Ask the run or nvm_vm_read under way to stop with NVM_CANCELLED. Any thread, and signal handlers.
+ * Forgotten when the next one starts. */
 void nvm_vm_cancel(nvm_vm *vm);
 /* Give pooled memory back to the system. */
 nvm_status nvm_vm_trim(nvm_vm *vm);
@@ -456,7 +456,8 @@ nvm_status nvm_out_dlpack(const nvm_out *value, struct DLManagedTensor **out_ten
  * functions and references always. Passing it back costs nothing, whatever it holds. */
 void nvm_handle_retain(nvm_handle *handle);  /* any thread */
 void nvm_handle_release(nvm_handle *handle); /* any thread; NULL ok */
-/* What a handle of this VM holds, as values. out_result: owned. */
+/* What a handle of this VM holds, as values. out_result: owned. Copies of large tensors end early
+ * as runs do: cancel, poll, and the time limit, which counts from here. */
 nvm_status nvm_vm_read(nvm_vm *vm, nvm_handle *handle, nvm_result **out_result);
 
 /* --- Runs --- */

@@ -446,8 +446,10 @@ NVM_EXPORT nvm_status nvm_vm_read(nvm_vm *vm, nvm_handle *handle, nvm_result **o
   } else if (!handle->object) {
     status = nvm_fail(NVM_CLOSED, "the handle is no longer valid");
   } else {
+    nvm_limits_begin(vm); /* its copies ask as those of a run do: not whether that run may go on */
     nvm_retain(handle->object);
     status = nvm_result_create(vm->heap, handle->object, result_limit(vm), &values, out_result);
+    nvm_limits_end(vm);
   }
   let_go(vm);
   return status;

@@ -203,12 +203,15 @@ class VirtualMachine:
     def read(self, handle: Handle) -> Any:
         """What a handle of this VM holds: see Handle.read. Copies tensors.
 
-        Raises InvalidInput for a handle of another VM, ValueMoved for one that was given away, VMBusy, OutOfMemory.
+        Raises InvalidInput for a handle of another VM, ValueMoved for one that was given away, VMBusy, OutOfMemory;
+        TimeLimit (counted from here) and Cancelled while large tensors are copied.
         """
         if handle.vm is not self:
             raise InvalidInput("the handle belongs to another VirtualMachine")
         result = ffi.new(_RESULT)
-        check(lib.nvm_vm_read(self._handle, handle.pointer, result))
+        status = lib.nvm_vm_read(self._handle, handle.pointer, result)
+        if status:
+            self._raise(status, ())
         try:
             return results(result[0], self._exe, self)
         finally:
