@@ -22,7 +22,10 @@ from nimblevm.vm.tensor import DTYPE_NUMBERS, Gift, Moved, Tensor, as_array, fro
 _CODES = {id(dtype): number for dtype, number in DTYPE_NUMBERS.items()}
 _OWN_DTYPES = {dtype: dtype for dtype in DTYPE_NUMBERS}
 _BOOL = dtypes.BY_NAME["bool"].number
-_INT64 = range(-(2**63), 2**63)
+_LEAST, _MOST = -(2**63), 2**63 - 1
+"""Of int64; `in range(...)` would count up to a number whose type is derived from int."""
+_MANY_LISTS = 1 << 16
+"""Lists of a call after which it is looked whether one holds itself."""
 # Looked up once: each costs a tenth of a microsecond in a call that takes a few.
 _ARGS = ffi.typeof("nvm_arg[]")
 _NUMBERS = ffi.typeof("int64_t[]")
@@ -127,7 +130,8 @@ class ArgumentList:
     """
 
     __slots__ = (
-        "_arrays", "_codes", "_exe", "_keep", "_others", "_places", "_values", "_vm", "gifts", "given_handles",
+        "_arrays", "_codes", "_exe", "_keep", "_lists", "_others", "_places", "_values", "_vm", "gifts",
+        "given_handles",
     )  # fmt: skip
 
     def __init__(
@@ -142,6 +146,7 @@ class ArgumentList:
         self._arrays: list[np.ndarray[Any, Any]] = []  # of the codes 0, in order
         self._others: list[tuple[int, Any]] = []  # number and value of what C does not fill
         self._keep: list[Any] = []
+        self._lists = 0  # opened so far
         self._list_values()
 
     def _list_values(self) -> None:
@@ -177,6 +182,8 @@ class ArgumentList:
         if isinstance(value, ADTValue):
             return ADTValue(value.constructor, tuple(Moved(f) for f in value.fields))
         if isinstance(value, (tuple, list)):
+            if isinstance(value, list):
+                self._count_list()
             return tuple(Moved(f) for f in value)
         if isinstance(value, Handle):
             self.given_handles.append(value)
@@ -184,7 +191,7 @@ class ArgumentList:
 
     def _add_other(self, item: Any) -> Sequence[Any]:
         """Append what is neither an ADT value nor an array; its fields, if it has some."""
-        if type(item) is int and item in _INT64:  # common in calls that take microseconds
+        if type(item) is int and _LEAST <= item <= _MOST:  # common in calls that take microseconds
             self._others.append((len(self._codes), item))
             self._codes.append(_LEAVE)
             return ()
@@ -194,6 +201,8 @@ class ArgumentList:
             self._codes.append(self._foreign_code(item.constructor, len(item.fields)))
             return item.fields
         if isinstance(item, (tuple, list)) and not isinstance(item, np.ndarray):
+            if isinstance(item, list):
+                self._count_list()
             self._codes.append(value_code(0, len(item)))
             return item
         if type(item) is Tensor:
@@ -207,6 +216,35 @@ class ArgumentList:
             self._others.append((len(self._codes), item))
             self._codes.append(_LEAVE)
         return ()
+
+    def _count_list(self) -> None:
+        self._lists += 1
+        if self._lists == _MANY_LISTS:
+            self._refuse_cycles()
+
+    def _refuse_cycles(self) -> None:
+        """InvalidInput if a list holds itself, at any depth: listing its values would never end. Nothing else can: what
+        is not a list is complete when it is made.
+        """
+        entered: set[int] = set()  # values whose fields have been seen, or are being
+        inside: set[int] = set()  # those that hold the value at hand
+        stack = [(value, False) for value in self._values]
+        while stack:
+            value, done = stack.pop()
+            if type(value) is Moved:
+                value = value.value
+            fields = value.fields if type(value) is ADTValue else value
+            if not isinstance(fields, (tuple, list)):
+                continue
+            if done:
+                inside.remove(id(value))
+            elif id(value) in inside:
+                raise InvalidInput(f"{self._place()}: a list holds itself")
+            elif id(value) not in entered:
+                entered.add(id(value))
+                inside.add(id(value))
+                stack.append((value, True))
+                stack += [(field, False) for field in fields]
 
     def _foreign_code(self, constructor: Constructor, fields: int) -> int:
         """The code of a value whose constructor was made for another executable of the same types, or that does not
@@ -222,7 +260,7 @@ class ArgumentList:
     def _leaf(self, value: Any) -> Any:
         place = self._place
         if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
-            if isinstance(value, int) and value not in _INT64:
+            if isinstance(value, int) and not _LEAST <= value <= _MOST:
                 raise InvalidInput(f"{place()}: {value} does not fit int64")
             return value
         if isinstance(value, Handle):
