@@ -6,12 +6,9 @@ from __future__ import annotations
 
 import importlib
 import os
-import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from errno import EINVAL
 from functools import cached_property
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NoReturn
 
@@ -33,13 +30,13 @@ from nimblevm.bytecode.types import FunctionInfo, Type, read_function, read_type
 from nimblevm.bytecode.weights import WeightInfo, Weights, bind, bind_below, wanted
 from nimblevm.errors import (
     Closed,
-    FileError,
     FunctionNotFound,
     InvalidInput,
     InvalidInputType,
     MachineCodeWarning,
     warn,
 )
+from nimblevm.files import new_file, path_text
 
 Native = bool | Literal["require"]
 """Whether machine code of a file is used."""
@@ -90,8 +87,10 @@ class Functions(Mapping[str, FunctionInfo]):
         found = self._known.get(name) if isinstance(name, str) else None
         if found is None:
             index = ffi.new("uint32_t *")
+            # A name with a lone surrogate, as a terminal's bytes that are no text, is in no file.
             known = isinstance(name, str) and "\0" not in name
-            if not known or lib.nvm_program_find(self._program, name.encode(), index):
+            key = name.encode("utf-8", "surrogatepass") if known else b""
+            if not known or lib.nvm_program_find(self._program, key, index):
                 raise FunctionNotFound(f"no function {name!r}; list(exe.functions) has all")
             found = self._known[name] = read_function(self._program, index[0], self._types)
         return found
@@ -108,28 +107,6 @@ class Functions(Mapping[str, FunctionInfo]):
     def __repr__(self) -> str:
         shown = [str(self[name]) for name, _ in zip(self, range(20), strict=False)]
         return "\n".join([*shown, "..."] if len(self) > 20 else shown)
-
-
-def _without_nul(path: str | os.PathLike[str]) -> str:
-    name = os.fsdecode(path)
-    if "\0" in name:
-        raise FileError(EINVAL, f"{name!r}: a path can't hold a NUL character")
-    return name
-
-
-def _write(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
-    """A regular file is replaced once the new one is complete; devices and pipes can only be written to."""
-    if path.exists() and not path.is_file():
-        with open(path, "wb") as file:
-            file.writelines(pieces)
-        return
-    temporary = path.with_name(f".nvm.{os.getpid()}.{threading.get_ident()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.writelines(pieces)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 class Executable:
@@ -405,13 +382,9 @@ class Executable:
 
         Raises FileError, ImportError without the extra `sign`.
         """
-        name = _without_nul(path)
         pieces = self._pieces(private_key)
-        try:
-            special = os.path.exists(name) and not os.path.isfile(name)
-            _write(Path(name if special else os.path.realpath(name)), pieces)
-        except OSError as error:
-            raise FileError(error.errno, error.strerror, name) from error
+        with new_file(path) as file:
+            file.writelines(pieces)
 
     @explained
     def disassemble(self, data: bool = False) -> str:
@@ -541,7 +514,7 @@ def load(
     if not isinstance(source, (str, os.PathLike)):
         exe = Executable.from_bytes(source, native, verify, public_key)
         return exe if weights is None or weights is False else exe.bind(weights, strict)
-    path = os.fsencode(_without_nul(source))
+    path = os.fsencode(path_text(source))
     out, flags, checker = (
         ffi.new("nvm_program **"),
         _flags(native, verify, copy),

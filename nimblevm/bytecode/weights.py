@@ -20,6 +20,7 @@ from nimblevm import dtypes
 from nimblevm._ffi import check, ffi, lib
 from nimblevm.bytecode.types import text
 from nimblevm.errors import FileError, InvalidWeights, WeightsMismatch
+from nimblevm.files import path_text
 
 Weights = str | os.PathLike[str] | Mapping[str, Any]
 """A path of a .safetensors or .npz file, or arrays by name."""
@@ -71,7 +72,7 @@ def bind(program: Any, weights: Weights, flags: int, max_bytes: int = 0) -> Any:
             f"weights are a path of a .safetensors or .npz file or a mapping of names to arrays, "
             f"not {type(weights).__name__}"
         )
-    path = os.fspath(weights)
+    path = path_text(weights)
     try:
         with open(path, "rb") as file:
             return _bound_to_file(program, file, path, flags, max_bytes)
@@ -106,7 +107,7 @@ def read_weights(path: str | os.PathLike[str]) -> dict[str, np.ndarray[Any, Any]
     Raises InvalidWeights, also for a dtype that numpy lacks (bfloat16), and FileError.
     """
     out, record = ffi.new("nvm_weights **"), ffi.new("nvm_weight_info *")
-    check(lib.nvm_weights_open(os.fsencode(path), 0, out))
+    check(lib.nvm_weights_open(os.fsencode(path_text(path)), 0, out))
     handle = ffi.gc(out[0], lib.nvm_weights_release)
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     for index in range(lib.nvm_weights_count(handle)):
@@ -181,8 +182,17 @@ def _from_arrays(arrays: Mapping[str, Any]) -> Iterator[Any]:
         yield handle
 
 
+def _is_text(name: str) -> bool:
+    """Whether it is Unicode: without lone surrogates, which stand for bytes that are no text."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _array(name: object, value: Any) -> np.ndarray[Any, Any]:
-    if not isinstance(name, str) or "\0" in name:
+    if not isinstance(name, str) or "\0" in name or not _is_text(name):
         raise InvalidWeights(f"weights are named by strings without NUL, not {name!r}")
     try:
         array = np.asarray(value.numpy() if hasattr(value, "numpy") else value, order="C")

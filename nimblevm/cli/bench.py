@@ -11,6 +11,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from nimblevm.files import write_text
+
 _WIDTH = 120  # of tables that go to a file
 
 
@@ -74,7 +76,7 @@ def bench(
         studies.run(study, quick, console, _log) if study else run.run(plan, console, _log, plots)
     )
     if json_file is not None:
-        json_file.write_text(json.dumps(found, indent=1))
+        write_text(json_file, json.dumps(found, indent=1))
         _log(f"wrote {json_file}")
 
 

@@ -39,6 +39,8 @@ class Inputs:
         """The arguments by name; which are missing is for the VM to say. Mistake, OSError."""
         for text in texts:
             name, separator, value = text.partition("=")
+            if not text:
+                raise Mistake(f"an argument is empty; {_HOW}")
             if separator and text[:1] not in _JSON:
                 self._put(name.removeprefix("%"), text, lambda p, v=value: self._value(p, v))
             elif text.endswith(".npz"):
@@ -105,6 +107,8 @@ class Inputs:
             except ValueError:
                 pass
         place = f"%{param.name}={text}"
+        if not text:
+            raise Mistake(f"{place}: there is no value behind the =; {_HOW}")
         if Path(text).is_dir():
             raise Mistake(f"{place}: it is a directory; {_HOW}")
         if text.startswith("random"):

@@ -30,7 +30,9 @@ FunctionName = Annotated[str, typer.Option(help="Function to call.")]
 Native = Annotated[
     bool, typer.Option("--native/--no-native", help="--no-native: never run machine code of FILE.")
 ]
-Threads = Annotated[int, typer.Option(min=1, help="The most threads that kernels may use.")]
+Threads = Annotated[
+    int, typer.Option(min=1, max=2**31 - 1, help="The most threads that kernels may use.")
+]
 Device = Annotated[
     str,
     typer.Option(

@@ -49,7 +49,8 @@ _Limits = Annotated[
     ),
 ]
 _MaxEvents = Annotated[
-    int, typer.Option(min=0, help="Room for events of --trace and --html, 40 bytes each.")
+    int,
+    typer.Option(min=0, max=2**32, help="Room for events of --trace and --html, 40 bytes each."),
 ]
 _Source = Annotated[
     Path | None, typer.Option(help="The program's text, to show lines of; else looked for.")

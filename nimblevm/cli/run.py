@@ -29,6 +29,7 @@ from nimblevm.cli.options import (
     Threads,
 )
 from nimblevm.cli.values import to_json
+from nimblevm.files import new_file
 
 _SHOWN = 2000
 """Characters of a data type's value that are shown."""
@@ -173,9 +174,9 @@ def _abbreviated(array: Array) -> Any:
 
 def _write(path: Path, result: Any) -> None:
     if path.suffix == ".json":
-        with open(path, "w", encoding="utf-8") as file:
-            file.writelines(dumps(to_json(result)))
-            file.write("\n")
+        with new_file(path) as file:
+            file.writelines(piece.encode() for piece in dumps(to_json(result)))
+            file.write(b"\n")
         return
     flat = _items(result)
     arrays = {f"result{i}": v.numpy() for i, v in enumerate(flat) if isinstance(v, nvm.Tensor)}
@@ -183,12 +184,13 @@ def _write(path: Path, result: Any) -> None:
         raise Mistake(
             f"{path} holds tensors only, but the result has other values: use -o FILE.json"
         )
-    if path.suffix == ".npz":
-        np.savez(path, **arrays)  # type: ignore[arg-type]
-    elif len(arrays) == 1:
-        np.save(path, arrays["result0"])
-    else:
+    if path.suffix == ".npy" and len(arrays) != 1:
         raise Mistake(f"{path} holds one tensor, but the result has {len(arrays)}: use -o FILE.npz")
+    with new_file(path) as file:
+        if path.suffix == ".npz":
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+        else:
+            np.save(file, arrays["result0"])
 
 
 __all__ = ["loaded", "run"]

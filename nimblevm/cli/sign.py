@@ -12,6 +12,7 @@ import typer
 import nimblevm as nvm
 from nimblevm.cli.console import Mistake, say
 from nimblevm.cli.options import ExecutableFile
+from nimblevm.files import new_file
 
 
 def _signing() -> Any:
@@ -43,9 +44,16 @@ def keygen(
         descriptor = os.open(key, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise Mistake(f"{key} exists; a key is not overwritten") from None
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(private)
-    public_path.write_bytes(public)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(private)
+        with new_file(public_path) as file:
+            file.write(public)
+    except BaseException as error:  # half of a pair is of no use, and in the way the next time
+        key.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(key)
+        raise
     say(f"wrote {key} and {public_path}")
 
 

@@ -11,6 +11,7 @@ import nimblevm as nvm
 from nimblevm.cli.arrays import weights_of
 from nimblevm.cli.console import Mistake, progress_of, read_text, say
 from nimblevm.cli.options import SourceFile, WeightDtype
+from nimblevm.files import write_text
 
 
 def tune(
@@ -52,7 +53,7 @@ def tune(
             external=external,
         )  # fmt: skip
     path = output or source.with_suffix(".tuning.json")
-    path.write_text(text, encoding="utf-8")
+    write_text(path, text)
     say(f"wrote {path}")
 
 

@@ -16,7 +16,7 @@ from nimblevm.errors import DeviceError, InvalidInputType
 class Device:
     """Device number `ordinal` of a backend; str() is what `VirtualMachine(device=...)` takes: "cpu:0".
 
-    Raises DeviceError for a backend that this build lacks, ValueError for a negative ordinal.
+    Raises DeviceError for a backend that this build lacks, ValueError for an ordinal that is negative or >= 2**31.
     """
 
     backend: str
@@ -34,7 +34,7 @@ class Device:
                 f"this build has no device backend {self.backend!r}; it has: {', '.join(known)}"
             )
         if not 0 <= self.ordinal < 2**31:
-            raise ValueError(f"device ordinal must be >= 0, not {self.ordinal}")
+            raise ValueError(f"device ordinal must be >= 0 and < 2**31, not {self.ordinal}")
         if known[self.backend].host_accessible and self.ordinal:
             raise DeviceError(f"{self}: there is one device of this kind, {self.backend}:0")
 
@@ -48,9 +48,12 @@ class Device:
                 f'device must be a name such as "cpu" or a Device, not {type(device).__name__}'
             )
         name, colon, number = device.partition(":")
-        if colon and not number.isdecimal():
+        if colon and not (number.isascii() and number.isdecimal()):
             raise DeviceError(f"device {device!r}: expected a name or name:number")
-        return cls(name, int(number or 0))
+        digits = number.lstrip("0")
+        if len(digits) > 10 or int(digits or 0) >= 2**31:
+            raise DeviceError(f"device {device[:80]!r}: the number must be < 2**31")
+        return cls(name, int(digits or 0))
 
     def __str__(self) -> str:
         return f"{self.backend}:{self.ordinal}"

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from nimblevm.files import write_text
 from nimblevm.vm.kernel_work import Work
 
 LEVELS = ("l2", "l3", "dram")
@@ -95,7 +96,7 @@ def load_machine(path: Path) -> Machine:
 def save_machine(machine: Machine, path: Path) -> None:
     """Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(machine.to_json(), indent=1) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(machine.to_json(), indent=1) + "\n")
 
 
 __all__ = ["LEVELS", "Machine", "cache_file", "load_machine", "save_machine"]

@@ -14,9 +14,9 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
+from nimblevm.files import write_text
 from nimblevm.profiling.machine import LEVELS, Machine
 from nimblevm.profiling.timeline import Memory, Node, Span, timeline
 from nimblevm.vm.profiler import Events, KernelTime, Profile
@@ -251,7 +251,7 @@ def write_page(
     lines_of: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
     """Write the page; arguments as of page(). Raises OSError."""
-    Path(path).write_text(page(profile, machine, title, facts, lines_of), encoding="utf-8")
+    write_text(path, page(profile, machine, title, facts, lines_of))
 
 
 __all__ = ["MOST_SPANS", "json_for_html", "page", "page_data", "write_page"]

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+from nimblevm.files import write_text
 from nimblevm.profiling.timeline import Span, Timeline, timeline
 from nimblevm.vm.profiler import Events, Profile
 
@@ -92,7 +92,7 @@ def trace(profile: Profile, title: str = "nimblevm") -> dict[str, Any]:
 def write_trace(profile: Profile, path: str | os.PathLike[str], title: str = "nimblevm") -> None:
     """Write the trace. Raises ValueError for a profile without events, OSError."""
     text = json.dumps(trace(profile, title), separators=(",", ":"))
-    Path(path).write_text(text, encoding="utf-8")
+    write_text(path, text)
 
 
 __all__ = ["trace", "write_trace"]

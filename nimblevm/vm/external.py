@@ -180,7 +180,7 @@ def _failed(error: BaseException, place: str, code: int) -> int:
         code = NUMBER_OF.get(type(error), code)
     text = f"{place}: {type(error).__name__}: {error}"
     note_cause(error)
-    return int(lib.nvm_external_fail(code, ffi.new("char[]", text.encode())))
+    return int(lib.nvm_external_fail(code, ffi.new("char[]", text.encode("utf-8", "replace"))))
 
 
 _RUNTIMES: list[_Runtime] = []

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import io
+import os
+import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -75,6 +78,16 @@ MISTAKES = {
     "run: random beyond ranks": (("run", "model.nvm", "x=random:99999999999999999999x4"), "%x=random:99999999999999999999x4: "),
     "run: damaged input": (("run", "model.nvm", "x=damaged.npz:a"), "damaged.npz:a: not readable"),
     "run: no .npy": (("run", "model.nvm", "x=text.npy"), "text.npy: expected a .npy file, which numpy.save"),
+    "run: random of a negative size": (("run", "model.nvm", "x=random:-1x3"), "%x=random:-1x3: expected sizes"),
+    "run: nothing behind =": (("run", "model.nvm", "x="), "%x=: there is no value behind the =; write NAME=FILE.npy"),
+    "run: an empty argument": (("run", "model.nvm", ""), "an argument is empty; write NAME=FILE.npy"),
+    "run: too many threads": (("run", "model.nvm", "--threads", str(2**31)), "Invalid value for '--threads'"),
+    "run: number of a device": (("run", "model.nvm", "xy.npz", "k=1", "--device", "cuda:2147483648"), "must be < 2**31"),
+    "run: long number of a device": (("run", "model.nvm", "xy.npz", "k=1", "--device", "cpu:" + "9" * 5000), "must be < 2**31"),
+    "run: function that is no text": (("run", "model.nvm", "--function", "q\udcff"), "the executable has @main"),
+    "run: input that is no text": (("run", "model.nvm", "q\udcff=1"), "@main has no parameter %q?"),
+    "run: file that is no text": (("run", "q\udcff.nvm"), ".nvm: No such file or directory"),
+    "profile: too many events": (("profile", "model.nvm", "--max-events", str(2**64)), "Invalid value for '--max-events'"),
     "run: random tree": (("run", "trees.nvm", "t=random"), "only tensors can be random, not Tree"),
     "run: function as input": (("run", "trees.nvm", "--function", "apply", 'f="x"'), "fn (int32) -> int32 can't be written down"),
     "run: ADT to .npz": (("run", "trees.nvm", "t=Leaf", "x=[]", "-o", "o.npz"), "holds tensors only, but the result has other values"),
@@ -97,6 +110,46 @@ def test_mistake_is_one_paragraph(name: str, folder: Path, cli: Cli) -> None:
     assert done.err.startswith("error: ")
     assert done.err.strip("\n").count("\n\n") == 0
     assert "Traceback" not in done.err
+
+
+WRITES = {
+    "run to .npy": (("run", "model.nvm", "x=random:99x4", "y=random:99x3", "k=1", "-o"), "o.npy"),
+    "run to .npz": (("run", "model.nvm", "x=random:99x4", "y=random:99x3", "k=1", "-o"), "o.npz"),
+    "run to .json": (("run", "model.nvm", "x=random:99x4", "y=random:99x3", "k=1", "-o"), "o.json"),
+    "compile": (("compile", "model.rly", "--target", "none", "-o"), "o.nvm"),
+    "tune": (("tune", "model.rly", "--rows", "1", "-o"), "o.json"),
+    "profile to .html": (("profile", "model.nvm", "xy.npz", "k=1", "--limits", "none", "--html"), "o.html"),
+    "profile to .json": (("profile", "model.nvm", "xy.npz", "k=1", "--limits", "none", "--trace"), "o.json"),
+    "keygen": (("keygen",), "o.pem"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_full_disk_leaves_no_half_files(name: str, folder: Path, cli: Cli) -> None:
+    """Files of a limited size are refused as a full disk refuses them: in the midst of writing."""
+    arguments, output = WRITES[name]
+    before = sorted(os.listdir())
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        done = cli(*arguments, output)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert done.code == 2
+    assert f"error: {output}: " in done.err
+    assert sorted(os.listdir()) == before
+
+
+def test_names_that_are_no_text(folder: Path, cli: Cli) -> None:
+    """Files of any bytes are read and written."""
+    shutil.copy("model.nvm", "m\udcff.nvm")
+    shutil.copy("x.npy", "x\udcff.npy")
+    assert (
+        cli("run", "m\udcff.nvm", "x=x\udcff.npy", "y=y.npy", "k=1", "-o", "o\udcff.json").code == 0
+    )
+    written = ("--html", "o\udcff.html", "--trace", "t\udcff.json")
+    assert cli("profile", "m\udcff.nvm", "xy.npz", "k=1", "--limits", "none", *written).code == 0
+    assert all(map(os.path.isfile, ("o\udcff.json", "o\udcff.html", "t\udcff.json")))
 
 
 def test_type_errors_show_the_places(folder: Path, cli: Cli) -> None:
