@@ -35,7 +35,6 @@ MODULES: Mapping[str, str] = {
     "metal": "devices are tvm.cpu(), tvm.opencl(), tvm.cuda(); nvm.devices.available() lists them",
     "rocm": "devices are tvm.cpu(), tvm.opencl(), tvm.cuda(); nvm.devices.available() lists them",
 }
-_PIPELINE = "leave it out: nvm.compile does what it is for where that pays"
 RELAY: Mapping[str, str] = {
     "frontend": "export the model with TVM 0.18 (mod.astext()), or write it with relay's functions",
     "qnn": "write quantized layers with relay's integer operators",
@@ -43,28 +42,67 @@ RELAY: Mapping[str, str] = {
     "collage": "nvm.compile(external=...) lists backends in order of preference",
     "gradient": "there are no gradients",
     "debug": "relay.create_executor('debug') evaluates step by step; mod.astext() prints",
+    "TypeRelation": "an operator's relation is a function of its record (nimblevm.relay.op); types carry none",
     "optimize": "apply relay.transform passes in a Sequential; relay.build and relay.vm.compile optimize themselves",
     "Executor": "relay.build and relay.vm.compile need no executor: one virtual machine runs all programs",
     "Runtime": "relay.build and relay.vm.compile need no runtime: the .nvm file runs in C and in Python",
     "memory_plan": "nvm.compile(plan_memory=True) is the default",
 }
+_LAYOUTS = (
+    "leave it out: nvm.compile packs weights and convolutions as the target's kernels read them, "
+    "and relay.layout_transform writes a layout by hand"
+)
+_SCALES = "leave it out: nvm.compile folds a batch norm into the convolution before it"
+_CODEGEN = "nvm.compile(external=[...]) gives regions to codegens (docs/external-codegen.md)"
+_ORDER = "ToANormalForm makes the order of evaluation explicit; deep recursion needs no other form"
+_SPANS = "relay.parse gives every node its span, and passes keep it"
+_GRADIENTS = "there are no gradients"
 TRANSFORM: Mapping[str, str] = {
+    **dict.fromkeys(("AlterOpLayout", "ConvertLayout", "LayoutConfig"), _LAYOUTS),
+    **dict.fromkeys(("FoldScaleAxis", "ForwardFoldScaleAxis", "BackwardFoldScaleAxis"), _SCALES),
     **dict.fromkeys(
-        """AlterOpLayout BackwardFoldScaleAxis CanonicalizeCast CombineParallelBatchMatmul
-        CombineParallelConv2D CombineParallelDense ConvertLayout FlattenAtrousConv
-        FoldScaleAxis ForwardFoldScaleAxis Legalize ManifestLifetimes""".split(),
-        _PIPELINE,
+        (
+            "InlineCompilerFunctionsBoundTo",
+            "MarkCompilerFunctionsAsExtern",
+            "OutlineCompilerFunctionsWithExistingGlobalSymbols",
+            "CollagePartition",
+        ),
+        _CODEGEN,
     ),
-    "ToMixedPrecision": "nvm.compile(weights='float16') stores weights in half the size",
+    **dict.fromkeys(("to_cps", "un_cps"), _ORDER),
+    **dict.fromkeys(("AnnotateSpans", "CapturePostDfsIndexInSpans"), _SPANS),
+    **dict.fromkeys(("gradient", "LazyGradientInit", "FirstOrderGradient"), _GRADIENTS),
+    "Legalize": "leave it out: every operator has kernels for all of its dtypes",
+    "CanonicalizeCast": "leave it out: a cast is computed in the kernel that reads it",
+    "FlattenAtrousConv": "write the dilated convolution itself: nn.conv2d(..., dilation=)",
+    "ManifestLifetimes": "leave it out: registers hold values to their last use, and plan_memory shares storage",
+    "ToMixedPrecision": "nvm.compile(weights='float16') stores weights in half the size; relay.cast writes "
+    "float16 arithmetic by hand",
     "PlanDevices": "nvm.compile(device='opencl,cuda') places what runs where (docs/device.md)",
-    "gradient": "there are no gradients",
-    "Defunctionalization": "closures are compiled as they are",
-    "un_cps": "ToANormalForm makes the order of evaluation explicit",
-    "to_cps": "ToANormalForm makes the order of evaluation explicit",
+    "Defunctionalization": "leave it out: closures are compiled as they are",
     "FakeQuantizationToInteger": "quantized layers are written with relay's integer operators",
-    "LayoutConfig": _PIPELINE,
     "ChangeBatch": "relay.Any() or relay.DimVar('n') makes the batch a size that the run decides",
     "FlexibleShapeDispatch": "relay.Any() or relay.DimVar('n') makes a size that the run decides",
+    "recast": "a relay.ExprMutator with relay.cast changes the dtypes of calls",
+    "BatchingOps": "CombineParallelDense and CombineParallelBatchMatmul are its parts",
+    **dict.fromkeys(
+        ("DenseToSparse", "Conv2dToSparse", "Conv2dToSparse2", "SimplifyFCTranspose"),
+        "weights are packed at compile time, dense; relay.nn.sparse_dense takes sparse ones",
+    ),
+}
+IR: Mapping[str, str] = {
+    "EnvFunc": "there is no registry of packed functions; a pass is any function (tvm.transform.module_pass)",
+    "make_node": "call the node's class, relay.Tuple(...), or the operator, relay.nn.conv2d(...), for its attributes",
+}
+VM: Mapping[str, str] = {
+    "invoke": "runtime.vm.VirtualMachine(exe, tvm.cpu()).invoke(name, *args) runs a function",
+}
+ANALYSIS: Mapping[str, str] = {
+    "AnnotatedRegionSet": "MergeCompilerRegions and PartitionGraph find the regions; mod.functions has what they made",
+    "get_calibration_data": "relay.create_executor('debug') evaluates a program of the values to look at, "
+    "such as extract_intermdeiate_expr makes",
+    "list_fake_quantized_op_freqs": "there is no fake quantization; list_op_freqs counts operators",
+    "search_fc_transpose": "weights are packed at compile time in the form that their kernels read",
 }
 TESTING: Mapping[str, str] = dict.fromkeys(
     (
@@ -134,4 +172,14 @@ class _Absent(MetaPathFinder):
 
 sys.meta_path.append(_Absent())
 
-__all__ = ["EXTERNAL", "MODULES", "RELAY", "TESTING", "TRANSFORM", "explain_absent"]
+__all__ = [
+    "ANALYSIS",
+    "EXTERNAL",
+    "IR",
+    "MODULES",
+    "RELAY",
+    "TESTING",
+    "TRANSFORM",
+    "VM",
+    "explain_absent",
+]

@@ -9,6 +9,11 @@ import numpy as np
 import pytest
 
 from nimblevm.compiler.pass_base import PassContext
+from nimblevm.compiler.passes.combine_parallel import (
+    combine_batch_matmul_pass,
+    combine_conv2d_pass,
+    combine_dense_pass,
+)
 from nimblevm.compiler.passes.split_args import split_args_pass
 from nimblevm.compiler.passes.to_basic_block import TO_BASIC_BLOCK, check_basic_block_normal_form
 from nimblevm.errors import InvalidInput, WellFormedError
@@ -24,7 +29,7 @@ CASES = [
     path
     for name in (
         "canonicalize_ops", "defuse_ops", "div_to_mul", "fast_math", "fold_explicit_padding", "split_args",
-        "to_basic_block",
+        "to_basic_block", "combine_dense", "combine_units", "combine_batch_matmul", "combine_conv2d",
     )
     for path in sorted((GOLDEN / name).glob("*.rly"))
 ]  # fmt: skip
@@ -73,6 +78,17 @@ def test_split_args_takes_two_tensors_at_least() -> None:
             split_args_pass(count)
     mod = IRModule()
     assert split_args_pass(0)(mod) is mod
+
+
+def test_groups_have_two_members_at_least() -> None:
+    for make in (combine_dense_pass, combine_batch_matmul_pass, combine_conv2d_pass):
+        with pytest.raises(InvalidInput, match="at least 2"):
+            make(1)
+
+
+def test_small_groups_stay() -> None:
+    before, _ = run(GOLDEN / "combine_units" / "units.rly")
+    assert combine_dense_pass(4, to_batch=False)(before) is before
 
 
 def test_what_is_no_basic_block_normal_form() -> None:

@@ -17,6 +17,7 @@ from nimblevm.relay.types import (
     TypeVar,
 )
 from nimblevm.tvm import transform
+from nimblevm.tvm.absent import IR, explain_absent
 from nimblevm.tvm.ir import instrument, op
 from nimblevm.tvm.ir.op import Op, register_op_attr
 
@@ -27,3 +28,5 @@ __all__ = [
 ]  # fmt: skip
 
 explain_arguments(globals(), __all__)
+
+__getattr__ = explain_absent(__name__, IR, __all__)

@@ -21,6 +21,7 @@ from nimblevm.relay.measure import (
 )
 from nimblevm.relay.visitor import post_order_visit
 from nimblevm.relay.well_formed import well_formed
+from nimblevm.tvm.absent import ANALYSIS, explain_absent
 
 __all__ = [
     "CallGraph", "Feature", "all_type_vars", "all_vars", "bound_type_vars", "bound_vars",
@@ -30,3 +31,5 @@ __all__ = [
 ]  # fmt: skip
 
 explain_arguments(globals(), __all__)
+
+__getattr__ = explain_absent(__name__, ANALYSIS, __all__)

@@ -9,6 +9,7 @@ from nimblevm import driver
 from nimblevm.arguments import explain_arguments, explained_methods
 from nimblevm.relay.ir import Function
 from nimblevm.relay.module import IRModule
+from nimblevm.tvm.absent import VM, explain_absent
 from nimblevm.tvm.relay.transform import passes_off
 from nimblevm.tvm.runtime.vm import Executable
 from nimblevm.tvm.target import places
@@ -62,3 +63,5 @@ class VMCompiler:
 __all__ = ["VMCompiler", "compile"]
 
 explain_arguments(globals(), __all__)
+
+__getattr__ = explain_absent(__name__, VM, __all__)

@@ -9,6 +9,11 @@ from nimblevm.compiler import transform as passes
 from nimblevm.compiler.external import PatternRow
 from nimblevm.compiler.passes.annotate_target import annotate_target_pass
 from nimblevm.compiler.passes.canonicalize_ops import CANONICALIZE_OPS
+from nimblevm.compiler.passes.combine_parallel import (
+    combine_batch_matmul_pass,
+    combine_conv2d_pass,
+    combine_dense_pass,
+)
 from nimblevm.compiler.passes.cse import CSE
 from nimblevm.compiler.passes.dead_code import DEAD_CODE
 from nimblevm.compiler.passes.defuse_ops import DEFUSE_OPS
@@ -185,6 +190,23 @@ def FuseOps(fuse_opt_level: int = -1) -> Pass:
     return _infer() if fuse_opt_level == 0 else _fuse()
 
 
+def CombineParallelDense(min_num_branches: int = 3, to_batch: bool = True) -> Pass:
+    """Products of one input as one: a batch of them, else one with all columns."""
+    step = combine_dense_pass(min_num_branches, to_batch)
+    return passes.of_steps("CombineParallelDense", 4, [step])
+
+
+def CombineParallelBatchMatmul(min_num_branches: int = 3) -> Pass:
+    """Batches of products with one first operand as one with all columns."""
+    step = combine_batch_matmul_pass(min_num_branches)
+    return passes.of_steps("CombineParallelBatchMatmul", 4, [step])
+
+
+def CombineParallelConv2D(min_num_branches: int = 3) -> Pass:
+    """Convolutions of one input as one with all channels."""
+    return passes.of_steps("CombineParallelConv2d", 4, [combine_conv2d_pass(min_num_branches)])
+
+
 def DefuseOps() -> Pass:
     """The operators of fused groups in the place of the groups' calls."""
     return _defuse()
@@ -237,7 +259,8 @@ def RemoveUnusedFunctions(entry_functions: Sequence[str] | None = None) -> Pass:
 
 
 __all__ = [
-    "AnnotateTarget", "CanonicalizeOps", "DeadCodeElimination", "DefuseOps", "DivToMul", "DynamicToStatic",
+    "AnnotateTarget", "CanonicalizeOps", "CombineParallelBatchMatmul", "CombineParallelConv2D",
+    "CombineParallelDense", "DeadCodeElimination", "DefuseOps", "DivToMul", "DynamicToStatic",
     "EliminateCommonSubexpr", "EtaExpand", "FastMath", "FoldConstant", "FoldExplicitPadding", "FunctionPass",
     "FuseOps", "InferType", "InferTypeLocal", "Inline", "LambdaLift", "MergeCompilerRegions", "MergeComposite",
     "ModulePass", "PartialEvaluate", "PartitionGraph", "Pass", "PassContext", "RemoveUnusedFunctions", "Sequential",
