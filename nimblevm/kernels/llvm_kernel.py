@@ -212,11 +212,61 @@ class KernelText(ScopedValues):
 
         Loops that are divided, those with `last`, ask now and then whether to go on, as outermost ones do.
         """
-        b = self.lines
         extent = self._value(loop.extent) if last is None else last
-        name = b.name("loop")
         inner = any(isinstance(s, For) for s in all_statements(loop.body))
         outer_group = self.group
+        mark = self._mark(loop, inner)
+        asks = len(self.scopes) == 1 or last is not None
+        most = self._most_turns(loop, asks) if not inner else None
+        mask: str | None = None
+        if inner and asks:
+            mask = self._poll_mask(loop.body)
+        elif inner and self._is_of_blocks(loop):
+            mask = str(POLL_TURNS_DEEP - 1)
+        if most is None:
+            self._turns(loop, first, extent, mark, mask, inside)
+        else:
+            start, end = self._open_chunk(first, extent, most)
+            self._turns(loop, start, end, mark, mask, inside)
+            self._close_chunk(start, end, extent)
+        self.group = outer_group
+
+    def _turns(
+        self,
+        loop: For,
+        first: str,
+        end: str,
+        mark: str,
+        mask: str | None,
+        inside: Callable[[str], None] | None,
+    ) -> None:
+        """The loop's blocks. mask: of turns between two polls, if there are any."""
+        b = self.lines
+        name = b.name("loop")
+        b.void(f"br label %{name}.pre")
+        b.label(f"{name}.pre")
+        b.void(f"br label %{name}.head")
+        b.label(f"{name}.head")
+        b.void(f"%{name}.i = phi i64 [ {first}, %{name}.pre ], [ %{name}.next, %{name}.latch ]")
+        b.void(f"%{name}.go = icmp slt i64 %{name}.i, {end}")
+        b.void(f"br i1 %{name}.go, label %{name}.body, label %{name}.exit")
+        b.label(f"{name}.body")
+        if mask is not None:
+            self._poll_now_and_then(f"%{name}.i", mask)
+        if inside is None:
+            self._scoped(loop.body, {loop.var: f"%{name}.i"})
+        else:
+            inside(f"%{name}.i")
+        b.void(f"br label %{name}.latch")
+        b.label(f"{name}.latch")
+        b.void(f"%{name}.next = add nuw nsw i64 %{name}.i, 1")
+        b.void(f"br label %{name}.head, !llvm.loop {mark}")
+        b.label(f"{name}.exit")
+
+    def _mark(self, loop: For, inner: bool) -> str:
+        """What LLVM is told of a loop; accesses of its body are in the group that is current then. inner: it holds
+        loops.
+        """
         extra = ""
         if loop.parallel and not inner:
             self.group = self._node("distinct !{}")
@@ -230,38 +280,15 @@ class KernelText(ScopedValues):
             # Unrolled first, the turns are lost to the vectoriser, which then takes the loop around. Other tiles on
             # the stack are kept in registers, for which the loops over them have to be unrolled.
             extra += ", " + self._node('!{!"llvm.loop.unroll.disable"}')
-        mark = self._node(f'distinct !{{!SELF, !{{!"llvm.loop.mustprogress"}}{extra}}}')
-        outermost = len(self.scopes) == 1
-        in_chunks = (outermost or last is not None) and not inner and _may_be_long(loop.extent)
-        in_rows = not in_chunks and not inner and self._is_of_rows(loop)
-        divided = inner and (outermost or last is not None)
-        polls = divided or (inner and self._is_of_blocks(loop))
-        mask = self._poll_mask(loop.body) if divided else str(POLL_TURNS_DEEP - 1)
-        end = extent
-        if in_chunks or in_rows:
-            first, end = self._open_chunk(first, extent, POLL_ELEMENTS if in_chunks else POLL_ROW)
-        b.void(f"br label %{name}.pre")
-        b.label(f"{name}.pre")
-        b.void(f"br label %{name}.head")
-        b.label(f"{name}.head")
-        b.void(f"%{name}.i = phi i64 [ {first}, %{name}.pre ], [ %{name}.next, %{name}.latch ]")
-        b.void(f"%{name}.go = icmp slt i64 %{name}.i, {end}")
-        b.void(f"br i1 %{name}.go, label %{name}.body, label %{name}.exit")
-        b.label(f"{name}.body")
-        if polls:
-            self._poll_now_and_then(f"%{name}.i", mask)
-        if inside is None:
-            self._scoped(loop.body, {loop.var: f"%{name}.i"})
-        else:
-            inside(f"%{name}.i")
-        b.void(f"br label %{name}.latch")
-        b.label(f"{name}.latch")
-        b.void(f"%{name}.next = add nuw nsw i64 %{name}.i, 1")
-        b.void(f"br label %{name}.head, !llvm.loop {mark}")
-        b.label(f"{name}.exit")
-        if in_chunks or in_rows:
-            self._close_chunk(first, end, extent)
-        self.group = outer_group
+        return self._node(f'distinct !{{!SELF, !{{!"llvm.loop.mustprogress"}}{extra}}}')
+
+    def _most_turns(self, loop: For, asks: bool) -> int | None:
+        """Turns of a loop without inner loops between two polls; None: it has none. asks: whether it is outermost or
+        divided.
+        """
+        if asks and _may_be_long(loop.extent):
+            return POLL_ELEMENTS
+        return POLL_ROW if self._is_of_rows(loop) else None
 
     def _is_of_blocks(self, loop: For) -> bool:
         """Blocks of rows inside another loop may take long too: 8 blocks of attention over 4,000 keys are some ms.

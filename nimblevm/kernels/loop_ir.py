@@ -22,7 +22,8 @@ or check (CheckIndex) what it indexes with.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from nimblevm.kernels.panel_tile import TILE_ROW
@@ -152,6 +153,10 @@ class For(Statement):
     body: tuple[Statement, ...]
     parallel: bool = False
     masked: bool = False
+
+    def around(self, body: Sequence[Statement]) -> For:
+        """This loop with another body."""
+        return replace(self, body=tuple(body))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -348,3 +348,14 @@ def test_variants_compute_the_same(variant: Variant) -> None:
         args = [x, panels_of(w), b]
         found = Program(lowered, args, bind(lowered, args, [expected])).run(library)[0]
         assert agree(found, expected, 1e-5, 1e-5), rows
+
+
+@pytest.mark.parametrize("units", [8, 40, 70])
+def test_columns_that_fill_no_panel_stay_one_masked_vector(units: int) -> None:
+    """The schedules after that of panels rebuilt the loops around them without the wish, up to 64 columns."""
+    kernel = lower_primitive(parsed(_dense("?m", 37, units))[1]).kernel
+    for features in (("avx512f",), ("avx", "avx2", "fma"), ("neon",)):
+        loops = [s for s in all_statements(schedule(kernel, features).body) if isinstance(s, For)]
+        (masked,) = [loop for loop in loops if loop.masked]
+        assert isinstance(masked.extent, Const)
+        assert masked.extent.value == units % 16

@@ -215,7 +215,7 @@ class Blocker:
         found: list[Statement] = []
         for statement in body:
             match statement:
-                case For(var=var, extent=extent, body=inner, parallel=parallel, masked=masked):
+                case For(body=inner):
                     nest = block_of(statement, self.buffers)
                     pack = pack_of(statement, self.buffers)
                     if nest is not None:
@@ -223,9 +223,7 @@ class Blocker:
                     elif pack is not None:
                         found.append(pack)
                     else:
-                        found.append(
-                            For(var, extent, self.block(inner), parallel=parallel, masked=masked)
-                        )
+                        found.append(statement.around(self.block(inner)))
                 case If(cond=cond, then=then, otherwise=otherwise):
                     found.append(If(cond, self.block(then), self.block(otherwise)))
                 case _:

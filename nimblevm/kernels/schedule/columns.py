@@ -31,7 +31,7 @@ def columns_of(
         return [], tuple(segment)
     columns = [loop for loop in loops if all(_keeps(loop, rows) for rows in accesses)]
     for loop in reversed([loop for loop in loops if loop not in columns]):
-        body = (For(loop.var, loop.extent, body, parallel=loop.parallel),)
+        body = (loop.around(body),)
     return columns, body
 
 

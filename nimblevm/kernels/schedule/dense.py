@@ -175,7 +175,7 @@ def tile_products(body: Sequence[Statement], registers: int) -> tuple[Statement,
                 found.extend(tiles(statement, inner, dot, row_factor, factor))
                 continue
         new = tile_products(statement.body, registers)
-        found.append(For(statement.var, statement.extent, new, parallel=statement.parallel))
+        found.append(statement.around(new))
     return tuple(found)
 
 

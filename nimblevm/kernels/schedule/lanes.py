@@ -112,7 +112,7 @@ class Tiler:
                 found.extend(self.tiled(statement, sums))
                 continue
             new = self.block(statement.body)
-            found.append(For(statement.var, statement.extent, new, parallel=statement.parallel))
+            found.append(statement.around(new))
         return tuple(found)
 
     def tiled(self, loop: For, sums: Sums) -> tuple[Statement, ...]:

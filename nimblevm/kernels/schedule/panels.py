@@ -215,7 +215,7 @@ class Paneler:
         found: list[Statement] = []
         for statement in body:
             match statement:
-                case For(var=var, extent=extent, body=inner, parallel=parallel):
+                case For(body=inner):
                     nest = nest_of(statement, self.buffers)
                     shared = nest_of(statement, self.buffers, shared=True)
                     if nest is not None:
@@ -223,7 +223,7 @@ class Paneler:
                     elif shared is not None:
                         found.append(self._shared(shared))
                     else:
-                        found.append(For(var, extent, self.block(inner), parallel))
+                        found.append(statement.around(self.block(inner)))
                 case If(cond=cond, then=then, otherwise=otherwise):
                     found.append(If(cond, self.block(then), self.block(otherwise)))
                 case _:

@@ -122,7 +122,7 @@ def jam_rows(body: Sequence[Statement], registers: int) -> tuple[Statement, ...]
                 found.extend(() if rest is None else (rest,))
                 continue
         new = jam_rows(statement.body, registers)
-        found.append(For(statement.var, statement.extent, new, parallel=statement.parallel))
+        found.append(statement.around(new))
     return tuple(found)
 
 

@@ -194,12 +194,12 @@ class Tiler:
         found: list[Statement] = []
         for statement in body:
             match statement:
-                case For(var=var, extent=extent, body=inner, parallel=parallel):
+                case For(body=inner):
                     nest = nest_of(statement, self.buffers)
                     if nest is not None and (nest.of_images or not self.images_only):
                         found += self.tiled(nest)
                     else:
-                        found.append(For(var, extent, self.block(inner), parallel=parallel))
+                        found.append(statement.around(self.block(inner)))
                 case If(cond=cond, then=then, otherwise=otherwise):
                     found.append(If(cond, self.block(then), self.block(otherwise)))
                 case _:
