@@ -210,9 +210,7 @@ char *format_npy(const char *place, const nvm_out *tensor, size_t *out_size) {
 void write_npy(const char *path, const nvm_out *tensor) {
   size_t size;
   const char *bytes = format_npy(path, tensor, &size);
-  FILE *file = fopen(path, "wb");
-  if (!file) mistake("%s: %s", path, strerror(errno));
-  fwrite(bytes, 1, size, file);
-  const int broken = ferror(file);
-  if (fclose(file) || broken) mistake("%s: %s", path, strerror(errno));
+  output out = create_file(path);
+  fwrite(bytes, 1, size, out.file);
+  finish_file(&out);
 }

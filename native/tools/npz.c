@@ -106,15 +106,14 @@ npz_member *read_npz(const char *path, size_t *out_count) {
 /* --- writing ---------------------------------------------------------------------------------- */
 
 typedef struct writer {
-  FILE *file;
-  const char *path;
+  output out;
   size_t at; /* bytes written */
 } writer;
 
 static void put(writer *w, const void *data, size_t size) {
-  if (size) fwrite(data, 1, size, w->file);
+  if (size) fwrite(data, 1, size, w->out.file);
   w->at += size;
-  if (w->at > INT32_MAX) mistake("%s: archives of more than 2 GiB are not written", w->path);
+  if (w->at > INT32_MAX) mistake("%s: archives of more than 2 GiB are not written", w->out.path);
 }
 
 static void put_numbers(writer *w, const uint32_t (*numbers)[2], size_t count) {
@@ -141,8 +140,7 @@ static void put_name(writer *w, const npz_member *m) {
 }
 
 void write_npz(const char *path, const npz_member *members, size_t count) {
-  writer w = {.file = fopen(path, "wb"), .path = path};
-  if (!w.file) mistake("%s: %s", path, strerror(errno));
+  writer w = {.out = create_file(path)};
   uint32_t *at = keep((count + 1) * sizeof *at), *sums = keep((count + 1) * sizeof *sums);
   for (size_t i = 0; i < count; i++) {
     const npz_member *m = &members[i];
@@ -164,6 +162,5 @@ void write_npz(const char *path, const npz_member *members, size_t count) {
   const uint32_t length = (uint32_t)w.at - directory;
   const uint32_t end[][2] = {{END, 4}, {0, 4}, {n, 2}, {n, 2}, {length, 4}, {directory, 4}, {0, 2}};
   put_numbers(&w, end, sizeof end / sizeof *end);
-  const int broken = ferror(w.file);
-  if (fclose(w.file) || broken) mistake("%s: %s", path, strerror(errno));
+  finish_file(&w.out);
 }

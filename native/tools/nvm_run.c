@@ -440,12 +440,10 @@ static void write_result(const options *o, const nvm_program *program, const nvm
           o->output);
     write_npy(o->output, only);
   } else {
-    FILE *file = fopen(o->output, "wb");
-    if (!file) mistake("%s: %s", o->output, strerror(errno));
-    write_value(file, program, root, SIZE_MAX, SIZE_MAX);
-    fputc('\n', file);
-    const int broken = ferror(file);
-    if (fclose(file) || broken) mistake("%s: %s", o->output, strerror(errno));
+    output out = create_file(o->output);
+    write_value(out.file, program, root, SIZE_MAX, SIZE_MAX);
+    fputc('\n', out.file);
+    finish_file(&out);
   }
   if (!o->quiet) printf("wrote %s\n", o->output);
 }

@@ -1,11 +1,13 @@
 /* Memory, files, dtypes and messages of nvm-run. */
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "tool.h"
 
@@ -16,6 +18,7 @@ typedef struct kept {
 } kept;
 
 static kept *all_kept;
+static char unfinished[4096]; /* the file that is written and has no name yet; "" if none is */
 
 void mistake(const char *format, ...) {
   va_list values;
@@ -24,6 +27,7 @@ void mistake(const char *format, ...) {
   vfprintf(stderr, format, values);
   fputc('\n', stderr);
   va_end(values);
+  if (*unfinished) (void)unlink(unfinished);
   free_kept();
   exit(EXIT_MISTAKE);
 }
@@ -98,6 +102,55 @@ char *read_file(const char *path, size_t *out_size) {
   text[count] = 0;
   *out_size = count;
   return text;
+}
+
+/* --- files that are written --- */
+
+static void give_up(int number) {
+  (void)unlink(unfinished);
+  (void)signal(number, SIG_DFL);
+  (void)raise(number);
+}
+
+/* Where the file is made: beside `place`. */
+static void name_unfinished(const char *place) {
+  const char *slash = strrchr(place, '/');
+  const int folder = slash ? (int)(slash + 1 - place) : 0;
+  const int length =
+      snprintf(unfinished, sizeof unfinished, "%.*s.nvm.%ld.tmp", folder, place, (long)getpid());
+  if (length >= (int)sizeof unfinished) {
+    *unfinished = 0;
+    mistake("%s: %s", place, strerror(ENAMETOOLONG));
+  }
+  const int stopping[] = {SIGINT, SIGTERM, SIGHUP};
+  for (size_t i = 0; i < sizeof stopping / sizeof *stopping; i++)
+    if (signal(stopping[i], give_up) == SIG_IGN) (void)signal(stopping[i], SIG_IGN);
+}
+
+output create_file(const char *path) {
+  output out = {.path = path};
+  struct stat found;
+  const int there = stat(path, &found) == 0;
+  if (!there || S_ISREG(found.st_mode)) {
+    char *whole = realpath(path, NULL); /* a link stays one */
+    out.place = keep_text(whole ? whole : path, strlen(whole ? whole : path));
+    free(whole);
+    name_unfinished(out.place);
+  }
+  out.file = fopen(out.place ? unfinished : path, "wb");
+  if (!out.file) {
+    *unfinished = 0;
+    mistake("%s: %s", path, strerror(errno));
+  }
+  return out;
+}
+
+void finish_file(output *out) {
+  int code = ferror(out->file) ? errno : 0;
+  if (fclose(out->file) && !code) code = errno;
+  if (!code && out->place && rename(unfinished, out->place)) code = errno;
+  if (code) mistake("%s: %s", out->path, strerror(code));
+  *unfinished = 0;
 }
 
 /* --- dtypes --- */

@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "nvm_api.h"
 
@@ -31,6 +32,17 @@ void *grow(void *array, size_t *capacity, size_t item);
 
 /* A whole file. *out_size: its bytes, behind which a NUL stands. Kept. */
 char *read_file(const char *path, size_t *out_size);
+
+/* A file to write to. It takes its name, in place of one that has it, when it is finished; if the
+ * program ends before, all is as it was. What is no file, as a pipe, is written to. One at a time.
+ */
+typedef struct output {
+  FILE *file;
+  const char *path;  /* for messages */
+  const char *place; /* kept; NULL for what is no file */
+} output;
+output create_file(const char *path);
+void finish_file(output *out);
 
 /* --- dtypes --- */
 const char *dtype_name(int32_t dtype);

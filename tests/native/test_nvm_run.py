@@ -4,6 +4,7 @@ wrong in one paragraph."""
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -37,6 +38,7 @@ def @chain(%c: Chain) { %c }
 def @reference(%r: ref(int32)) { %r }
 def @open[A](%x: A) -> A { %x }
 def @loop(%i: int32) -> int32 { if (%i < 0) { 0 } else { @loop(%i) } }
+def @numbers(%x: Tensor[(?), float32]) { %x }
 """
 
 
@@ -225,6 +227,41 @@ BAD = {
 def test_mistakes(name: str, run: Run) -> None:
     words, expected = BAD[name]
     assert expected in run(*words, code=2)
+
+
+@pytest.mark.parametrize("name", ["o.npy", "o.npz", "o.json"])
+def test_a_full_disk_leaves_no_half_files(name: str, run: Run) -> None:
+    """A limit on the size of files refuses what is written in the midst of it, as a full disk does."""
+    words = ("-f", "numbers", "x=random:2000", "-o", name)
+    place = run.folder / name
+    for before in (None, b"old"):
+        if before is not None:
+            place.write_bytes(before)
+        names = sorted(os.listdir(run.folder))
+        command = 'trap "" XFSZ; ulimit -f 1; exec "$@"'
+        done = subprocess.run(
+            ["bash", "-c", command, "-", str(built() / "nvm-run"), run.name, *words],
+            cwd=run.folder, capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (2, f"error: {name}: File too large\n")
+        assert sorted(os.listdir(run.folder)) == names
+    assert place.read_bytes() == b"old"
+    run(*words)
+    assert place.stat().st_size > 2000
+    place.unlink()
+
+
+def test_output_by_way_of_a_link_and_into_a_device(run: Run) -> None:
+    link = run.folder / "link.json"
+    link.symlink_to("target.json")
+    (run.folder / "target.json").write_text("old")
+    run("-f", "numbers", "x=[1]", "-o", "link.json")
+    assert link.is_symlink()
+    assert (run.folder / "target.json").read_text() == "[1.0]\n"
+    (run.folder / "full.json").symlink_to("/dev/full")
+    assert "full.json: No space left" in run("-f", "numbers", "x=[1]", "-o", "full.json", code=2)
+    for name in ("link.json", "target.json", "full.json"):
+        (run.folder / name).unlink()
 
 
 def test_list_and_help(run: Run) -> None:
