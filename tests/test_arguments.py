@@ -23,7 +23,7 @@ from nimblevm.arguments import explained, explained_methods, fits
 from nimblevm.errors import InvalidInputType, TypeNotFound
 
 X = relay.var("x", shape=(2, 3))
-MODULES = """relay relay.nn relay.image relay.vision relay.loops relay.annotation relay.analysis relay.kinds relay.measure
+MODULES = """relay relay.nn relay.image relay.vision relay.qnn relay.loops relay.annotation relay.analysis relay.kinds relay.measure
 relay.dataflow_pattern relay.param_dict relay.node_json external profiling devices tvm.nd tvm.ir tvm.ir.op tvm.transform
 tvm.runtime tvm.relay tvm.relay.transform tvm.relay.analysis tvm.relay.vm tvm.relay.build_module
 tvm tvm.target tvm.testing tvm.contrib.graph_executor tvm.contrib.utils tvm.relay.testing tvm.relay.testing.layers

@@ -12,6 +12,7 @@ What passes share:
     dims and sizes          dim_notes, dim_report, dyn_lowering, shape_values
     loops and trees         loops, row_lift, tree_walk, home_blocks, block_tree
     products, convolutions  packed_rows, shared_panels, channels_last, tuned_products
+    quantized tensors       qnn_lowering, qnn_products, qnn_terms
     fusion                  fusion, fuse_attention, kernel_key
     devices                 devices, domains, device_*: constraints, the choice, what it changes
     external codegen        external, annotated, region, block_dag

@@ -3,6 +3,7 @@
 from nimblevm.compiler.pass_base import FixedPoint, Sequential
 from nimblevm.compiler.passes.batch_leaves import BATCH_LEAVES
 from nimblevm.compiler.passes.batch_levels import BATCH_LEVELS
+from nimblevm.compiler.passes.canonicalize_qnn import CANONICALIZE_QNN
 from nimblevm.compiler.passes.combine_parallel_dense import COMBINE_PARALLEL_DENSE
 from nimblevm.compiler.passes.cse import CSE
 from nimblevm.compiler.passes.dead_code import DEAD_CODE
@@ -38,10 +39,11 @@ from nimblevm.compiler.passes.winograd import WINOGRAD
 
 PIPELINE = Sequential(
     (
-        # What the program leaves unsaid: effects in order, sizes to be checked.
+        # What the program leaves unsaid: effects in order, sizes to be checked, integers of quantized layers.
         OPEN_REGIONS,
         NAME_EFFECTS,
         INSERT_CHECKS,
+        CANONICALIZE_QNN,
         # The same with less to do.
         FixedPoint((INLINE, SIMPLIFY, FOLD_CONSTANT, SPECIALIZE_LOOPS, CSE, DEAD_CODE), rounds=3),
         # Loops and trees: what does not depend on their turns leaves them, as large products.

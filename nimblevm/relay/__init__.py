@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from nimblevm.arguments import explain_arguments, explain_missing
-from nimblevm.relay import annotation, image, loops, nn, op, random, vision
+from nimblevm.relay import annotation, image, loops, nn, op, qnn, random, vision
 from nimblevm.relay.annotation import device_copy, on_device
 from nimblevm.relay.builder import (
     Any,
@@ -229,18 +229,17 @@ __all__ = [
     "log2", "logical_and", "logical_not", "logical_or", "logical_xor", "logsumexp", "loops", "matrix_set_diag",
     "max", "maximum", "mean", "mean_std", "mean_variance", "meshgrid", "min", "minimum", "mod", "multiply",
     "ndarray_size", "negative", "nn", "not_equal", "on_device", "one_hot", "ones", "ones_like", "op", "parse",
-    "parse_expr", "parse_module", "parse_type", "post_order", "post_order_visit", "power", "prod", "random",
+    "parse_expr", "parse_module", "parse_type", "post_order", "post_order_visit", "power", "prod", "qnn", "random",
     "reinterpret", "repeat", "reshape", "reshape_like", "reverse", "reverse_reshape", "reverse_sequence", "rewrite",
-    "right_shift", "round", "rsqrt", "save_param_dict", "scalar_type", "scatter_elements", "scatter_nd",
-    "searchsorted", "segment_sum", "sequence_mask", "shape_of", "sigmoid", "sign", "sin", "sinh", "slice_like",
-    "sliding_window", "sort", "sparse_fill_empty_rows", "sparse_reshape", "sparse_to_dense", "split", "sqrt",
-    "squeeze", "stack", "std", "stft", "strided_set", "strided_slice", "structural_digest", "structural_equal",
-    "structural_hash", "subtract", "sum", "take", "tan", "tanh", "tile", "topk", "transpose", "trilu", "trunc",
-    "trunc_divide", "trunc_mod", "type_text", "unique", "unravel_index", "var", "variance", "vision", "well_formed",
-    "where", "zeros", "zeros_like",
+    "right_shift", "round", "rsqrt", "save_param_dict", "scalar_type", "scatter_elements", "scatter_nd", "searchsorted",
+    "segment_sum", "sequence_mask", "shape_of", "sigmoid", "sign", "sin", "sinh", "slice_like", "sliding_window",
+    "sort", "sparse_fill_empty_rows", "sparse_reshape", "sparse_to_dense", "split", "sqrt", "squeeze", "stack", "std",
+    "stft", "strided_set", "strided_slice", "structural_digest", "structural_equal", "structural_hash", "subtract",
+    "sum", "take", "tan", "tanh", "tile", "topk", "transpose", "trilu", "trunc", "trunc_divide", "trunc_mod",
+    "type_text", "unique", "unravel_index", "var", "variance", "vision", "well_formed", "where", "zeros", "zeros_like",
 ]  # fmt: skip
 
-for _public in (annotation, image, loops, nn, random, vision):
+for _public in (annotation, image, loops, nn, qnn, random, vision):
     explain_arguments(vars(_public), _public.__all__)
     vars(_public)["__getattr__"] = explain_missing(_public.__name__, _public.__all__)
 explain_arguments(globals(), __all__)

@@ -37,7 +37,6 @@ MODULES: Mapping[str, str] = {
 }
 RELAY: Mapping[str, str] = {
     "frontend": "export the model with TVM 0.18 (mod.astext()), or write it with relay's functions",
-    "qnn": "write quantized layers with relay's integer operators",
     "quantize": "nvm.compile(weights='float16') halves weights; there is no quantizer",
     "collage": "nvm.compile(external=...) lists backends in order of preference",
     "gradient": "there are no gradients",
@@ -80,7 +79,7 @@ TRANSFORM: Mapping[str, str] = {
     "float16 arithmetic by hand",
     "PlanDevices": "nvm.compile(device='opencl,cuda') places what runs where (docs/device.md)",
     "Defunctionalization": "leave it out: closures are compiled as they are",
-    "FakeQuantizationToInteger": "quantized layers are written with relay's integer operators",
+    "FakeQuantizationToInteger": "write quantized layers with relay.qnn",
     "ChangeBatch": "relay.Any() or relay.DimVar('n') makes the batch a size that the run decides",
     "FlexibleShapeDispatch": "relay.Any() or relay.DimVar('n') makes a size that the run decides",
     "recast": "a relay.ExprMutator with relay.cast changes the dtypes of calls",

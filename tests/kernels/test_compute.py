@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from nimblevm.compiler.qnn_lowering import LOWERINGS
 from nimblevm.errors import NimbleError
 from nimblevm.kernels import llvm
 from nimblevm.kernels.c_rules import is_c_only
@@ -30,9 +31,9 @@ from tests.kernels.native import (
 )
 from tests.relay.op.cases import Case, cases
 
-# What passes write and the VM or emit handle; shape_of and views have a lowering too. Those of STATIC
+# What passes write and the VM or emit handle; shape_of and views have a lowering too. Those of STATIC and LOWERINGS
 # become other operators before kernels are made.
-HANDLED_ELSEWHERE = ("vm.", "memory.", *STATIC, "dyn.image.", "dyn.nn.")
+HANDLED_ELSEWHERE = ("vm.", "memory.", *STATIC, *LOWERINGS, "dyn.image.", "dyn.nn.")
 # What only C kernels compute has no loop IR (tests/kernels/test_c_kernels.py, tests/relay/op/test_compiled.py).
 OPS = tuple(
     op.name

@@ -76,7 +76,7 @@ def test_current_target() -> None:
         Target.current(allow_none=False)
 
 
-ABSENT = """tvm.te tvm.tir tvm.autotvm tvm.rpc tvm.build tvm.vulkan tvm.relay.frontend tvm.relay.qnn tvm.relay.gradient
+ABSENT = """tvm.te tvm.tir tvm.autotvm tvm.rpc tvm.build tvm.vulkan tvm.relay.frontend tvm.relay.quantize tvm.relay.gradient
 tvm.relay.transform.FoldScaleAxis tvm.relay.transform.ToMixedPrecision tvm.relay.testing.vgg tvm.contrib.relay_viz
 tvm.relay.op.contrib.dnnl""".split()
 

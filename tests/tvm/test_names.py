@@ -20,7 +20,6 @@ HERE = Path(__file__).parent
 
 # Operators and attributes that are not here; whole modules (None) first.
 ABSENT: dict[str, str | None] = {
-    "tvm.relay.qnn": None,  # quantized models are compiled from their own operators later
     "tvm.relay": "TypeRelation optimize",
     "tvm.relay.nn": """Constant bitpack bitserial_conv2d bitserial_dense contrib_conv2d_nchwc conv2d_backward_weight
         correlation""",

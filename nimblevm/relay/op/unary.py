@@ -34,7 +34,7 @@ def _is_float(x: Array) -> bool:
     return x.dtype.kind == "f"
 
 
-def _round(x: Array) -> Any:
+def round_away(x: Array) -> Any:
     """Half away from zero. Adding 0.5 would be wrong for the float just below 0.5, so compare the fraction."""
     if not _is_float(x):
         return x
@@ -80,7 +80,7 @@ TABLE: tuple[Row, ...] = (
     Row("floor", "the greatest integer <= x", lambda x: np.floor(x) if _is_float(x) else x),
     Row("ceil", "the least integer >= x", lambda x: np.ceil(x) if _is_float(x) else x),
     Row("trunc", "x without its fraction", lambda x: np.trunc(x) if _is_float(x) else x),
-    Row("round", "the nearest integer, half away from zero", _round, "numpy rounds half to even"),
+    Row("round", "the nearest integer, half away from zero", round_away, "numpy rounds half to even"),
     Row("exp", "e ** x", np.exp, dtypes=FLOATS),
     Row("log", "natural logarithm; 0 gives -inf, x < 0 NaN", np.log, dtypes=FLOATS),
     Row("log2", "binary logarithm; 0 gives -inf, x < 0 NaN", np.log2, dtypes=FLOATS),
@@ -109,6 +109,7 @@ TABLE: tuple[Row, ...] = (
     Row("isinf", "whether x is infinite; an integer never is", np.isinf, result="bool"),
     Row("isfinite", "whether x is neither NaN nor infinite", np.isfinite, result="bool"),
 )  # fmt: skip
+ROWS = {row.name: row for row in TABLE}
 
 
 def _relation(row: Row) -> Callable[[TypeContext, tuple[Type, ...], Any], Type]:

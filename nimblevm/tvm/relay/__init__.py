@@ -27,12 +27,14 @@ from nimblevm.tvm.relay import (
 from nimblevm.tvm.relay.build_module import bind_params_by_name, build, create_executor
 from nimblevm.tvm.relay.transform import build_config
 
-op = import_module("nimblevm.tvm.relay.op")  # the language has an op of its own
+# The language has modules of its own of these names.
+op = import_module("nimblevm.tvm.relay.op")
+qnn = import_module("nimblevm.tvm.relay.qnn")
 
 __all__ = [
     *_language.__all__, "TypeKind", "adt", "analysis", "backend", "bind_params_by_name", "build", "build_config",
     "build_module", "create_executor", "dataflow_pattern", "expr", "expr_functor", "function", "op", "param_dict",
-    "prelude", "scope_builder", "testing", "transform", "ty", "type_functor", "vm",
+    "prelude", "qnn", "scope_builder", "testing", "transform", "ty", "type_functor", "vm",
 ]  # fmt: skip
 
 __getattr__ = explain_absent(__name__, RELAY, __all__)

@@ -52,7 +52,7 @@ def _pairs(padding: tuple[int, ...], rank: int) -> list[tuple[int, int]]:
     return list(zip(padding[:rank], padding[rank:], strict=True))
 
 
-def _conv(source: Source, dtype: str, name: str) -> Case:
+def conv_case(source: Source, dtype: str, name: str) -> Case:
     row = conv.ROWS[name]
     rank, letters = row.rank, row.spatial
     kernel = [source.integer(1, 3) for _ in range(rank)]
@@ -287,7 +287,7 @@ CASES: dict[str, Callable[[Source, str], Case]] = {
     "image.resize2d": lambda source, dtype: _resize(source, dtype, 2),
     "image.resize3d": lambda source, dtype: _resize(source, dtype, 3),
     "nn.upsampling": _upsampling,
-    **{row.name: _named(_conv, row.name) for row in conv.TABLE},
+    **{row.name: _named(conv_case, row.name) for row in conv.TABLE},
     **{row.name: _named(_pool, row.name) for row in pool.TABLE},
     **{row.name: _named(_adaptive_pool, row.name) for row in adaptive_pool.TABLE},
 }

@@ -14,6 +14,7 @@ import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
+from nimblevm.compiler.qnn_lowering import LOWERINGS
 from nimblevm.errors import NimbleError
 from nimblevm.kernels import compute  # noqa: F401  fills the table of computes
 from nimblevm.kernels.c_rules import is_c_only
@@ -21,6 +22,7 @@ from nimblevm.kernels.tensor_expr import has_compute
 from nimblevm.relay.op import Op
 from nimblevm.relay.op.common import ALL, FLOATS, INTEGERS, NUMERIC
 from nimblevm.relay.op.concrete import ConcreteContext
+from nimblevm.relay.op.qnn_common import QUANTIZED
 from tests.relay.op.cases import cases
 from tests.relay.op.mutants import (
     class_refuses,
@@ -47,9 +49,20 @@ ANY_SHAPE = frozenset(
 NO_UNKNOWNS = frozenset(("dyn.ones", "dyn.zeros"))
 """Their one operand is a vector whose length is the rank of the result, which must be known."""
 
+_BYTES = ("int8", "uint8")
 # What a record's first operand can't be, and why. Every other gap in the table of dtypes is a mistake.
 _WIDE = ("int16", "int32", "int64", "uint16", "uint32", "uint64")
 DTYPE_GAPS: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
+    (tuple(d for d in ALL if d not in _BYTES), ("qnn.",), "quantized layers are of bytes, as in TVM"),
+    (
+        tuple(d for d in ALL if d not in QUANTIZED), ("qnn.",),
+        "numbers of quantized tensors are in int32 where they are sums, and else narrower",
+    ),
+    (
+        tuple(d for d in ALL if d not in ("float16", "float32")), ("qnn.quantize",),
+        "scales are float32, and real numbers no wider than they",
+    ),
+    (tuple(d for d in ALL if d != "float32"), ("qnn.simulated_",), "simulated numbers are float32, as scales are"),
     (("bool",), (), "arithmetic on truth values has no meaning; logical_*, bitwise_*, all, any and cast do"),
     (("bool", *INTEGERS), (), "mathematics of real numbers: integers are cast first, as in TVM"),
     (NUMERIC, (), "an operator of truth values: numbers are compared first"),
@@ -116,11 +129,13 @@ def is_public(op: Op) -> bool:
 
 
 def has_kernel(op: Op) -> bool:
-    """For every dtype: generated, a C kernel, or that of the static operator that it becomes."""
-    return all(
-        has_compute(op.name, dtype) or is_c_only(op.name) or op.name.startswith("dyn.")
-        for dtype in op.dtypes[0]
-    )
+    """For every dtype: generated, a C kernel, or those of the operators that it becomes."""
+    return all(is_computed(op.name, dtype) for dtype in op.dtypes[0])
+
+
+def is_computed(op: str, dtype: str) -> bool:
+    lowered = op.startswith("dyn.") or op in LOWERINGS
+    return has_compute(op, dtype) or is_c_only(op) or lowered
 
 
 def coverage(op: Op) -> Coverage:

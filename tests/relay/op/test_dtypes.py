@@ -10,13 +10,12 @@ import pytest
 
 from nimblevm import dtypes
 from nimblevm.kernels import compute  # noqa: F401  fills the table of computes
-from nimblevm.kernels.c_rules import is_c_only
-from nimblevm.kernels.tensor_expr import has_compute
 from nimblevm.relay.op import all_ops, find, get
 from nimblevm.relay.op.concrete import ConcreteContext, concrete_type
 from nimblevm.relay.op.registry import NOT_YET
 from nimblevm.relay.types import TensorType
 from tests.relay.op.cases import WITHOUT_CASES, cases
+from tests.relay.op.coverage import is_computed
 
 ROOT = Path(__file__).resolve().parents[3]
 FLOATS = ("float16", "float32", "float64")
@@ -92,8 +91,7 @@ def test_every_dtype_of_a_record_has_a_kernel_and_a_case(name: str) -> None:
         assert len(set(group)) == len(group) > 0
         assert all(dtypes.dtype(dtype) for dtype in group)
     for dtype in op.dtypes[0]:
-        computed = has_compute(name, dtype) or is_c_only(name) or name.startswith("dyn.")
-        assert computed or name.startswith(("vm.", "memory."))
+        assert is_computed(name, dtype) or name.startswith(("vm.", "memory."))
         case = next(iter(cases(name, dtype, 1)))
         types = tuple(concrete_type(value) for value in case.inputs)
         if types and isinstance(types[0], TensorType):

@@ -105,7 +105,7 @@ def InferTypeLocal(expr: Expr) -> Type:
 
 
 def FoldConstant(fold_qnn: bool = False) -> Pass:
-    """Evaluate operators on constants. `fold_qnn` decides nothing: there are no qnn operators."""
+    """Evaluate operators on constants. `fold_qnn` decides nothing: qnn operators are folded too."""
     return _fold()
 
 
