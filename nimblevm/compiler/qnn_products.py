@@ -15,8 +15,11 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from nimblevm.compiler.qnn_terms import Terms, is_zero
-from nimblevm.relay.ir import Expr
+from nimblevm.relay.ir import Constant, Expr, is_known
+from nimblevm.relay.op.qnn_common import shifted
 from nimblevm.relay.op.qnn_products import ROWS as RECORDS
 from nimblevm.relay.op.qnn_products import channel_axis, plain_attrs
 from nimblevm.relay.op.windows import padding_pairs
@@ -25,6 +28,16 @@ from nimblevm.relay.op.windows import padding_pairs
 def _less(t: Terms, total: Expr, zero_point: Expr, terms: Expr) -> Expr:
     """total - zero_point * terms"""
     return t("subtract", total, t("multiply", terms, zero_point))
+
+
+def _weight_sums(
+    t: Terms, weight: Expr, zero_point: Expr, axes: tuple[int, ...], keepdims: bool = False
+) -> Expr:
+    """Sums of weight - zero_point, int32: a constant of constants, however large they are."""
+    if is_known(weight) and is_known(zero_point):
+        plain = shifted(weight.data, zero_point.data)
+        return Constant(np.asarray(plain.sum(axes, "int32", keepdims=keepdims)), span=t.call.span)
+    return t("sum", t.shifted(weight, zero_point), axis=axes, keepdims=keepdims)
 
 
 def _named(attrs: Any) -> dict[str, Any]:
@@ -38,7 +51,7 @@ def _dense(t: Terms) -> Expr:
         rows = t("sum", t.cast(data, "int32"), axis=(-1,), keepdims=True)
         total = _less(t, total, weight_zero, rows)
     if not is_zero(data_zero):
-        columns = t("sum", t.shifted(weight, t.along(weight_zero, 2, 0)), axis=(1,))
+        columns = _weight_sums(t, weight, t.along(weight_zero, 2, 0), (1,))
         total = _less(t, total, data_zero, columns)
     return total
 
@@ -54,7 +67,7 @@ def _batch_matmul(t: Terms) -> Expr:
         total = _less(t, total, y_zero, rows)
     if not is_zero(x_zero):
         depth = 2 if attrs.transpose_b else 1
-        columns = t("sum", t.shifted(y, y_zero), axis=(depth,), keepdims=True)
+        columns = _weight_sums(t, y, y_zero, (depth,), keepdims=True)
         if attrs.transpose_b:
             columns = t("transpose", columns, axes=(0, 2, 1))
         total = _less(t, total, x_zero, columns)
@@ -82,9 +95,8 @@ def _conv2d(t: Terms) -> Expr:
         sums = _window_sums(t, data, weight, attrs, channels)
         total = _less(t, total, _along_channels(t, weight_zero), sums)
     if not is_zero(data_zero):
-        shifted = t.shifted(weight, t.along(weight_zero, 4, channels))
         others = tuple(axis for axis in range(4) if axis != channels)
-        kernels = t("sum", shifted, axis=others)
+        kernels = _weight_sums(t, weight, t.along(weight_zero, 4, channels), others)
         total = _less(t, total, data_zero, _along_channels(t, kernels))
     return total
 

@@ -304,6 +304,19 @@ def test_zero_points_of_units() -> None:
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("size", [8, 300])
+def test_sums_of_constant_weights_are_constants(size: int) -> None:
+    """However large the weights are, and as int32 they are larger still."""
+    weight = np.random.default_rng(10).integers(-128, 128, (size, size)).astype("int8")
+    x = relay.var("x", shape=(relay.Any(), size), dtype="uint8")
+    image = relay.var("image", shape=(1, size, relay.Any(), 3), dtype="uint8")
+    dense = relay.qnn.dense(x, weight, 9, 0, 1.0, 1.0, size)
+    kernel = weight.reshape(size, size, 1, 1)
+    conv = relay.qnn.conv2d(image, kernel, 9, 0, 1.0, 1.0, (1, 1), size)
+    exe = nvm.compile(ir.Function([x, image], ir.Tuple([dense, conv])), native=False)
+    assert "sum" not in exe.disassemble()
+
+
 def slow_convolution(data: np.ndarray, weight: np.ndarray, stride: int, groups: int) -> np.ndarray:
     """NCHW by four loops, of integers that are shifted and padded already."""
     channels, inputs, height, width = weight.shape
