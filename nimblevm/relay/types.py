@@ -190,6 +190,15 @@ class RefType(Type):
         return found
 
 
+def _check_kind(cls: type[Type], kind: int, only: int) -> None:
+    """TVM's constructors take a relay.TypeKind; what stands for other kinds than `only` is no type here."""
+    if kind != only:
+        raise InvalidInputType(
+            f"{cls.__name__}: kind must be {only} ({'AdtHandle' if only else 'Type'}), not {shown(kind)}; "
+            "a size that is not known is relay.DimVar(name)"
+        )
+
+
 class GlobalTypeVar(Type):
     """The name of an algebraic data type."""
 
@@ -197,7 +206,8 @@ class GlobalTypeVar(Type):
     _fields = ("name_hint",)
     name_hint: str
 
-    def __new__(cls, name_hint: str) -> GlobalTypeVar:
+    def __new__(cls, name_hint: str, kind: int = 5) -> GlobalTypeVar:
+        _check_kind(cls, kind, 5)
         if not isinstance(name_hint, str):
             raise InvalidInputType(
                 f"GlobalTypeVar: name_hint must be a name, not {shown(name_hint)}"
@@ -230,7 +240,8 @@ class TypeVar(Type):
     _fields = ("name_hint",)
     name_hint: str
 
-    def __new__(cls, name_hint: str) -> TypeVar:
+    def __new__(cls, name_hint: str, kind: int = 0) -> TypeVar:
+        _check_kind(cls, kind, 0)
         found = object.__new__(cls)
         object.__setattr__(found, "name_hint", name_hint)
         object.__setattr__(found, "flags", HAS_TYPE_VAR)
@@ -242,7 +253,8 @@ class IncompleteType(Type):
 
     __slots__ = ()
 
-    def __new__(cls) -> IncompleteType:
+    def __new__(cls, kind: int = 0) -> IncompleteType:
+        _check_kind(cls, kind, 0)
         found = object.__new__(cls)
         object.__setattr__(found, "flags", HAS_HOLE)
         return found

@@ -4,15 +4,29 @@ A facade: it re-exports names and adapts signatures, and nothing imports it. doc
 """
 
 from nimblevm.relay.module import IRModule
-from nimblevm.tvm import contrib, error, ir, nd, parser, relay, runtime, target, testing, transform
+from nimblevm.tvm import (
+    contrib,
+    error,
+    ir,
+    nd,
+    parser,
+    relay,
+    runtime,
+    target,
+    te,
+    testing,
+    transform,
+)
 from nimblevm.tvm.absent import MODULES, explain_absent
 from nimblevm.tvm.error import TVMError
+from nimblevm.tvm.ir import instrument
 from nimblevm.tvm.nd import cpu, cuda, device, gpu, opencl
+from nimblevm.tvm.runtime import convert
 from nimblevm.tvm.target import Target
 
 __all__ = [
-    "IRModule", "TVMError", "Target", "contrib", "cpu", "cuda", "device", "error", "gpu", "ir", "nd", "opencl",
-    "parser", "relay", "runtime", "target", "testing", "transform",
+    "IRModule", "TVMError", "Target", "contrib", "convert", "cpu", "cuda", "device", "error", "gpu", "instrument",
+    "ir", "nd", "opencl", "parser", "relay", "runtime", "target", "te", "testing", "transform",
 ]  # fmt: skip
 
 __getattr__ = explain_absent(__name__, MODULES, __all__)

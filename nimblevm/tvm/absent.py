@@ -11,12 +11,11 @@ from nimblevm.arguments import explain_missing
 from nimblevm.errors import ModuleNotProvided, NameNotProvided
 
 MODULES: Mapping[str, str] = {
-    "te": "kernels are generated from the program; external codegen brings one's own (docs/external-codegen.md)",
     "tir": "a size is an int or a relay.DimExpr, and isinstance(d, relay.DimExpr) stands for tir.Any; kernels are "
     "generated: nimblevm disasm --kernels shows their loops",
     "context": "tvm.device(name, number) and tvm.cpu() make devices",
     "ndarray": "its name is tvm.nd",
-    "convert": "lists, tuples and numbers of Python are taken as they are",
+    "_ffi": "tvm.error has TVMError and its kin; there is no registry of packed functions",
     "DataType": "a dtype is its name, a string",
     "topi": "the operators are relay's: nimblevm.tvm.relay",
     "autotvm": "nvm.tune(mod, params) measures products on this machine; nvm.compile(tuning=) uses the record",
@@ -89,6 +88,19 @@ TRANSFORM: Mapping[str, str] = {
         "weights are packed at compile time, dense; relay.nn.sparse_dense takes sparse ones",
     ),
 }
+TE: Mapping[str, str] = dict.fromkeys(
+    (
+        "placeholder",
+        "compute",
+        "create_schedule",
+        "create_prim_func",
+        "extern",
+        "reduce_axis",
+        "sum",
+        "thread_axis",
+    ),
+    "kernels are generated from the program; external codegen brings one's own (docs/external-codegen.md)",
+)
 IR: Mapping[str, str] = {
     "EnvFunc": "there is no registry of packed functions; a pass is any function (tvm.transform.module_pass)",
     "make_node": "call the node's class, relay.Tuple(...), or the operator, relay.nn.conv2d(...), for its attributes",

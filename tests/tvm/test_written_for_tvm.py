@@ -126,3 +126,50 @@ def test_values_of_both_executors_read_alike(kind: str) -> None:
     assert value[1].tag == prelude.mod.get_type("List")[2].tag
     assert value[1]
     assert [type(part) for part in value[1]] == []
+
+
+def test_te_names_sizes() -> None:
+    n = tvm.te.size_var("n", "int32")
+    x, y = relay.var("x", shape=(n, 3)), relay.var("y", shape=(n, 3))
+    typed = relay.testing.run_infer_type(x + y)
+    assert typed.checked_type == relay.TensorType((n, 3))
+    assert tvm.te.var("m").name == "m"
+
+
+def test_types_take_their_kind() -> None:
+    assert relay.TypeVar("a", relay.TypeKind.Type).name_hint == "a"
+    assert relay.GlobalTypeVar("T", relay.TypeKind.AdtHandle) is relay.GlobalTypeVar("T")
+    assert relay.IncompleteType(relay.TypeKind.Type) != relay.IncompleteType()
+    with pytest.raises(ValueError, match=r"TypeVar: kind must be 0 \(Type\), not .*DimVar"):
+        relay.TypeVar("s", relay.TypeKind.ShapeVar)
+
+
+def test_names_of_other_modules() -> None:
+    assert tvm.instrument.pass_instrument is tvm.ir.instrument.pass_instrument
+    assert tvm.runtime.convert([1, 2]) == tvm.convert([1, 2]) == [1, 2]
+    assert relay.testing.enabled_targets is tvm.testing.enabled_targets
+    x = relay.var("x", shape=(2,))
+    new = relay.testing.run_opt_pass(x + x, relay.transform.InferType(), import_prelude=True)
+    assert new.checked_type == relay.TensorType((2,))
+
+
+def test_calls_that_stay_as_they_are() -> None:
+    call = relay.Function([X], relay.exp(X) * relay.exp(X) + (relay.tanh(X) - relay.tanh(X)))
+    skip = relay.transform.EliminateCommonSubexpr(lambda e: e.op.name == "exp")
+    text = str(relay.testing.run_opt_pass(call, skip))
+    assert (text.count("exp("), text.count("tanh(")) == (2, 1)
+    text = str(relay.testing.run_opt_pass(call, relay.transform.EliminateCommonSubexpr()))
+    assert (text.count("exp("), text.count("tanh(")) == (1, 1)
+
+
+def test_text_has_the_defaults_of_attributes() -> None:
+    """Those of TVM 0.18's attribute structures, which the Python functions of these three don't have."""
+    text = (
+        '#[version = "0.0.5"]\n'
+        "def @main(%a: Tensor[(1, 2, 3), float32], %b: Tensor[(1, 3, 4), float32], %i: Tensor[(2), int8]) {\n"
+        "  (nn.batch_matmul(%a, %b), cumsum(%i), cumprod(%i))\n}"
+    )
+    fields = relay.parse(text)["main"].body.fields
+    assert fields[0].attrs.transpose_b is False
+    assert [(f.attrs.dtype, f.attrs.exclusive) for f in fields[1:]] == [("", False)] * 2
+    assert relay.nn.batch_matmul(X, X).attrs.transpose_b is True

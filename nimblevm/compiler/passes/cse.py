@@ -12,6 +12,8 @@ Needs: inferred types. Keeps: them. Cost: O(n log n).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from nimblevm.compiler.home_blocks import HomeBlocks
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import Rewriter, map_functions, with_body
@@ -19,10 +21,14 @@ from nimblevm.relay.ir import Call, Constant, Expr, Function, Tuple, TupleGetIte
 from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op
 
+Skip = Callable[[Call], bool]
+"""Whether a call is to stay as it is, and what reads it to read itself."""
+
 
 class _Merger(Rewriter):
-    def __init__(self, root: Expr) -> None:
+    def __init__(self, root: Expr, skip: Skip | None) -> None:
         super().__init__()
+        self.skip = skip
         self.place = HomeBlocks(root)
         self.found: dict[object, tuple[int, Expr]] = {}
 
@@ -30,6 +36,8 @@ class _Merger(Rewriter):
         key = _key(new)
         home = self.place.home.get(node)
         if key is None or home is None:
+            return new
+        if self.skip is not None and isinstance(new, Call) and self.skip(new):
             return new
         known = self.found.get(key)
         if known is not None and known[1].checked_type is new.checked_type:
@@ -67,13 +75,17 @@ def _key(node: Expr) -> object:
     return None
 
 
-def _merge(function: Function) -> Function:
-    return with_body(function, _Merger(function.body).rewrite(function.body))
+def cse_pass(skip: Skip | None = None) -> Pass:
+    """The pass for all but the calls that `skip` names."""
+
+    def merge(function: Function) -> Function:
+        return with_body(function, _Merger(function.body, skip).rewrite(function.body))
+
+    def run(mod: IRModule, ctx: PassContext) -> IRModule:
+        return map_functions(mod, merge)
+
+    return Pass("cse", run)
 
 
-def cse(mod: IRModule, ctx: PassContext) -> IRModule:
-    """See the module's docstring."""
-    return map_functions(mod, _merge)
-
-
-CSE = Pass("cse", cse)
+CSE = cse_pass()
+"""See the module's docstring."""

@@ -6,9 +6,11 @@ from nimblevm.arguments import explain_arguments
 from nimblevm.relay.infer_type import infer_type
 from nimblevm.relay.ir import Expr
 from nimblevm.relay.module import IRModule
+from nimblevm.relay.prelude import Prelude
 from nimblevm.tvm.absent import TESTING, explain_absent
 from nimblevm.tvm.relay.testing import dcgan, init, layers, lstm, mlp, mobilenet, resnet
 from nimblevm.tvm.relay.testing.init import create_workload
+from nimblevm.tvm.testing import enabled_targets
 from nimblevm.tvm.transform import Pass
 
 
@@ -18,15 +20,18 @@ def run_infer_type(expr: Expr) -> Expr:
     return main if isinstance(expr, type(main)) else main.body
 
 
-def run_opt_pass(expr: Expr, opt_pass: Pass) -> Expr:
-    """What a pass makes of an expression."""
-    main = opt_pass(IRModule.from_expr(expr)).function("main")
+def run_opt_pass(expr: Expr, opt_pass: Pass, import_prelude: bool = False) -> Expr:
+    """What a pass makes of an expression, in a module with the prelude if that is asked for."""
+    mod = IRModule.from_expr(expr)
+    if import_prelude:
+        Prelude(mod)
+    main = opt_pass(mod).function("main")
     return main if isinstance(expr, type(main)) else main.body
 
 
 __all__ = [
-    "create_workload", "dcgan", "init", "layers", "lstm", "mlp", "mobilenet", "resnet", "run_infer_type",
-    "run_opt_pass",
+    "Prelude", "create_workload", "dcgan", "enabled_targets", "init", "layers", "lstm", "mlp", "mobilenet", "resnet",
+    "run_infer_type", "run_opt_pass",
 ]  # fmt: skip
 
 explain_arguments(globals(), __all__)

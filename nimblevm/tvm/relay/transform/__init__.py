@@ -14,7 +14,7 @@ from nimblevm.compiler.passes.combine_parallel import (
     combine_conv2d_pass,
     combine_dense_pass,
 )
-from nimblevm.compiler.passes.cse import CSE
+from nimblevm.compiler.passes.cse import CSE, cse_pass
 from nimblevm.compiler.passes.dead_code import DEAD_CODE
 from nimblevm.compiler.passes.defuse_ops import DEFUSE_OPS
 from nimblevm.compiler.passes.div_to_mul import DIV_TO_MUL
@@ -120,12 +120,10 @@ def SimplifyInference() -> Pass:
 
 
 def EliminateCommonSubexpr(fskip: Callable[[Call], bool] | None = None) -> Pass:
-    """Compute equal expressions once. `fskip` must be None: ValueError else."""
-    if fskip is not None:
-        raise ValueError(
-            "EliminateCommonSubexpr takes no fskip here: write a function_pass instead"
-        )
-    return _cse()
+    """Compute equal expressions once, but for the calls for which `fskip` is true."""
+    if fskip is None:
+        return _cse()
+    return passes.of_steps("EliminateCommonSubexpr", 3, [cse_pass(fskip)])
 
 
 def DeadCodeElimination(inline_once: bool = False, ignore_impurity: bool = False) -> Pass:
