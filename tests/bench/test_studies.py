@@ -96,7 +96,8 @@ def test_growth_of_a_step() -> None:
     """Attention may grow, what is beside it may not; the first length is what others are compared to."""
     taken = {16: [(1.1, 1.0)] * 9, 64: [(3.0, 1.05)] * 9}
     short, long = study_decode.lines_of(2, taken)
-    assert (short.growth, short.attention) == (None, pytest.approx(0.1))
+    assert short.growth is None
+    assert short.attention == pytest.approx(0.1)
     assert long.growth is not None
     assert long.growth.value == pytest.approx(1.05)
     assert study_decode.to_json([long])[0]["attention"] == pytest.approx(1.95)

@@ -62,7 +62,10 @@ def test_every_kind_of_node(unbox: bool, native: bool) -> None:
         nvm.VirtualMachine(exe) as vm,
     ):
         leaf, nothing, node, mark = map(exe.constructor, ("Leaf", "Nothing", "Node", "Mark"))
-        number = lambda: np.asarray(rng.integers(9), "int32")  # noqa: E731
+
+        def number() -> np.ndarray[Any, Any]:
+            return np.asarray(rng.integers(9), "int32")
+
         trees = [leaf(number(), draw(rng, 3)), nothing(), mark(np.asarray(3), nothing())]
         for _ in range(30):
             a, b = (trees[int(rng.integers(len(trees)))] for _ in range(2))

@@ -254,9 +254,10 @@ def test_values_that_do_not_fit(name: str) -> None:
             given = np.asarray(value, "int64")
             args = [floats(3), floats(1, 1, 2), np.ones(1, "int64"), np.ones(2, "int64")]
             args[1 + len(given)] = given
-            for call in (lambda a: evaluate(mod, a), lambda a: vm.run(*a)):
-                with pytest.raises(ShapeMismatch):
-                    call(args)
+            with pytest.raises(ShapeMismatch):
+                evaluate(mod, args)
+            with pytest.raises(ShapeMismatch):
+                vm.run(*args)
 
 
 def test_the_length_of_a_shape_must_be_known() -> None:

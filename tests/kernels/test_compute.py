@@ -29,7 +29,8 @@ from tests.kernels.native import (
     flat,
     primitive,
 )
-from tests.relay.op.cases import Case, cases
+from tests.relay.op.cases import cases
+from tests.relay.op.draw import Case
 
 # What passes write and the VM or emit handle; shape_of and views have a lowering too. Those of STATIC and LOWERINGS
 # become other operators before kernels are made.

@@ -21,14 +21,13 @@ import numpy as np
 
 from nimblevm.relay import ir
 from nimblevm.relay.op import Op, all_ops, get
-from nimblevm.relay.op.concrete import ConcreteContext, concrete_type
 from nimblevm.relay.op.registry import Effect, OpPattern
 from nimblevm.relay.types import TensorType, TupleType
 from nimblevm.relay.types import Type as RelayType
 from tests.properties.extended import INT_SCALAR, PRELUDE, Extended
 from tests.properties.programs import FLOATS, Ref, Tensor
-from tests.relay.op.cases import Case, generate
-from tests.relay.op.draw import Source
+from tests.relay.op.cases import generate
+from tests.relay.op.draw import Case, Source
 from tests.relay.op.test_compiled import infers, of_parameters, reference
 
 # Total, but no program that a person writes has them.
@@ -181,8 +180,7 @@ class Operators(Extended):
         return None
 
     def effect(self, op: Op, case: Case) -> Effect:
-        types: Any = tuple(concrete_type(v) for v in case.inputs)
-        return op.effect_of(types, case.attrs)
+        return op.effect_of(case.types, case.attrs)
 
     def total_call(self, name: str, case: Case, depth: int) -> tuple[str, RelayType, bool]:
         """The call, its type (sizes as they are, None if data decide) and whether its floats are steep."""
@@ -190,8 +188,7 @@ class Operators(Extended):
         fails = name.endswith("?")
         name = name.removesuffix("?")
         op = get(name)
-        types: Any = tuple(concrete_type(v) for v in case.inputs)
-        result = op.relation(ConcreteContext(op, types), types, case.attrs)
+        result = case.infer(op)
         takes_floats = any(v.dtype.name in FLOATS for v in flat(case.inputs))
         other = any(t.dtype not in FLOATS for t in fields_of(result))
         half = name.startswith("nn.conv") or name in SUMS

@@ -81,8 +81,8 @@ def _reverse_sequence(source: Source, dtype: str) -> Case:
 def _pad(source: Source, dtype: str) -> Case:
     mode = pick(source, pad.PAD_MODES)
     dims = shape(source, sizes=SIZES if mode == "constant" else (1, 2, 3, 5))
-    most = {"constant": lambda n: 3, "edge": lambda n: 3, "reflect": lambda n: n - 1}[mode]
-    width = tuple((source.integer(0, most(n)), source.integer(0, most(n))) for n in dims)
+    mosts = [n - 1 if mode == "reflect" else 3 for n in dims]
+    width = tuple((source.integer(0, most), source.integer(0, most)) for most in mosts)
     value = array(source, (), pick(source, (dtype, "float32", "int32")))
     return Case((array(source, dims, dtype), value), pad.PadAttrs(width, mode))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,21 @@ from nimblevm import relay
 from nimblevm.errors import RelayTypeError
 from nimblevm.relay.interpreter import evaluate
 from tests.kernels.native import flat
+
+Refused = tuple[Callable[[], relay.Expr], str]
+"""What makes an expression that inference refuses, and what the message says."""
+
+
+def f32(values: Any) -> np.ndarray:
+    return np.array(values, "float32")
+
+
+def i32(values: Any) -> np.ndarray:
+    return np.array(values, "int32")
+
+
+def i64(values: Any) -> np.ndarray:
+    return np.array(values, "int64")
 
 
 def program(made: Any, values: tuple[np.ndarray, ...]) -> relay.IRModule:

@@ -30,7 +30,6 @@ from tests.relay.op.mutants import (
     largest_case,
     other_attributes,
     other_operands,
-    types_of,
 )
 from tests.relay.op.test_compiled import reference, with_unknowns
 
@@ -148,7 +147,7 @@ def _fits(op: Op) -> bool:
     try:
         for dtype in op.dtypes[0]:
             case = next(iter(cases(op.name, dtype, 1)))
-            types = types_of(case)
+            types = case.types
             if len(types) != len(op.args):
                 return False
             op.relation(ConcreteContext(op, types), types, case.attrs)
@@ -179,7 +178,7 @@ def _refuses(op: Op) -> bool:
         case = largest_case(op)
     except LookupError:
         return False
-    types = types_of(case)
+    types = case.types
     if case.attrs is not None and not (
         any(is_refused(op, types, changed) for _, changed in other_attributes(case.attrs))
         or class_refuses(case.attrs)
@@ -190,7 +189,7 @@ def _refuses(op: Op) -> bool:
     return any(
         is_refused(op, changed, case.attrs)
         for case in cases(op.name, op.dtypes[0][-1], 8)
-        for changed in other_operands(types_of(case))
+        for changed in other_operands(case.types)
     )
 
 

@@ -9,7 +9,18 @@ from typing import Any, Protocol
 import numpy as np
 from hypothesis import strategies as st
 
+from nimblevm.relay.op.concrete import ConcreteContext, concrete_type
+from nimblevm.relay.op.registry import Op
+from nimblevm.relay.types import Type
+
 SIZES = (0, 1, 2, 3, 5)
+
+
+def type_of(value: Any) -> Type:
+    """The type of an operand: a tensor, or a tuple of tensors."""
+    found = concrete_type(value)
+    assert found is not None
+    return found
 
 
 @dataclass(frozen=True)
@@ -18,6 +29,14 @@ class Case:
 
     inputs: tuple[Any, ...]
     attrs: Any = None
+
+    @property
+    def types(self) -> tuple[Type, ...]:
+        return tuple(type_of(value) for value in self.inputs)
+
+    def infer(self, op: Op) -> Type:
+        """The type of the result, of sizes that are all numbers."""
+        return op.relation(ConcreteContext(op, self.types), self.types, self.attrs)
 
 
 class Source(Protocol):

@@ -15,7 +15,6 @@ from nimblevm.relay.dims import DimVar
 from nimblevm.relay.infer_type import infer_type
 from nimblevm.relay.module import IRModule
 from nimblevm.relay.op import Op
-from nimblevm.relay.op.concrete import concrete_type
 from nimblevm.relay.types import TensorType, TupleType, Type
 from tests.relay.op.cases import cases
 from tests.relay.op.draw import Case
@@ -38,12 +37,6 @@ def is_refused(op: Op, types: tuple[Type, ...], attrs: Any) -> bool:
             raise
         return True
     return False
-
-
-def types_of(case: Case) -> tuple[Type, ...]:
-    types = tuple(concrete_type(value) for value in case.inputs)
-    assert all(t is not None for t in types)
-    return types  # type: ignore[return-value]
 
 
 def largest_case(op: Op, count: int = 12) -> Case:

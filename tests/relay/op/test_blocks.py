@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import nimblevm as nvm
 from nimblevm import relay
 from nimblevm.errors import ShapeMismatch
 from nimblevm.relay.interpreter import evaluate
-from tests.relay.op.checks import refused
+from tests.relay.op.checks import Refused, refused
 
 
 def unknown(rank: int, dtype: str = "float32") -> relay.Var:
@@ -130,7 +131,7 @@ def test_upsampled_volumes() -> None:
 
 
 X = relay.var("x", shape=(2, 6, 4, 3))
-REFUSED = {
+REFUSED: dict[str, Refused] = {
     "depth": (lambda: relay.nn.depth_to_space(X, 2), "axis 1 of size 6 is no multiple of 4"),
     "depth block": (lambda: relay.nn.depth_to_space(X, 0), "block_size must be in 1"),
     "depth mode": (lambda: relay.nn.depth_to_space(X, 1, mode="RCD"), "mode must be one of DCR, CRD"),
@@ -162,7 +163,7 @@ def test_refusals_say_where(name: str) -> None:
 
 
 def test_unknown_sizes_that_do_not_divide_fail_at_run_time() -> None:
-    bodies = {
+    bodies: dict[str, Callable[[relay.Var], relay.Expr]] = {
         "depth": lambda x: relay.nn.depth_to_space(x, 2),
         "space": lambda x: relay.nn.space_to_depth(x, 2),
         "to batch": lambda x: relay.nn.space_to_batch_nd(x, [4], [[1, 0]]),

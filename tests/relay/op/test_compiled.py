@@ -19,10 +19,11 @@ from nimblevm.relay.infer_type import infer_type
 from nimblevm.relay.ir import Call, Constant, Expr, Function, Tuple, Var
 from nimblevm.relay.module import IRModule
 from nimblevm.relay.op import Op, all_ops, get
-from nimblevm.relay.op.concrete import ConcreteContext, concrete_type
+from nimblevm.relay.op.concrete import ConcreteContext
 from nimblevm.relay.types import TensorType, TupleType, Type
 from tests.kernels.native import agree, flat
-from tests.relay.op.cases import Case, cases
+from tests.relay.op.cases import cases
+from tests.relay.op.draw import Case, type_of
 
 OPS = tuple(op.name for op in all_ops() if not op.name.startswith(("vm.", "memory.")))
 # Fast runs take these; slow ones every dtype of the record.
@@ -51,12 +52,6 @@ def reference(op: Op, case: Case) -> tuple[np.ndarray, ...] | type[NimbleError]:
         return tuple(flat(op.reference(case.inputs, case.attrs, result)))
     except NimbleError as error:
         return type(error)
-
-
-def type_of(value: Any) -> Type:
-    found = concrete_type(value)
-    assert found is not None
-    return found
 
 
 def unknown(type_: Type) -> Type:

@@ -16,7 +16,6 @@ from tests.relay.op.mutants import (
     largest_case,
     other_attributes,
     other_operands,
-    types_of,
 )
 
 PUBLIC = [op for op in all_ops() if is_public(op)]
@@ -105,7 +104,7 @@ def test_the_registry_is_as_before() -> None:
 def test_no_call_is_so_wrong_that_the_relation_breaks(op: Op) -> None:
     """is_refused lets every error through that is not a located type error."""
     case = largest_case(op)
-    types = types_of(case)
+    types = case.types
     for _, attrs in other_attributes(case.attrs):
         is_refused(op, types, attrs)
     for changed in other_operands(types):

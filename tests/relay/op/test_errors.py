@@ -19,9 +19,9 @@ from nimblevm.relay.infer_type import infer_type
 from nimblevm.relay.module import IRModule
 from nimblevm.relay.op import all_ops, get
 from nimblevm.relay.op.compiler_region import MARKS
-from nimblevm.relay.op.concrete import concrete_type
 from nimblevm.relay.types import TensorType, TupleType, Type
-from tests.relay.op.cases import WITHOUT_CASES, Case, cases
+from tests.relay.op.cases import WITHOUT_CASES, cases
+from tests.relay.op.draw import Case
 
 INTERNAL = ("vm.", "memory.")
 OPS = [
@@ -71,16 +71,10 @@ def first_case(name: str) -> Case:
     return max(made, key=lambda case: sum(getattr(v, "ndim", 0) for v in case.inputs))
 
 
-def types_of(case: Case) -> tuple[Type, ...]:
-    types = tuple(concrete_type(value) for value in case.inputs)
-    assert all(t is not None for t in types)
-    return types  # type: ignore[return-value]
-
-
 @pytest.mark.parametrize("name", OPS)
 def test_operands_of_another_kind(name: str) -> None:
     case = first_case(name)
-    types = types_of(case)
+    types = case.types
     for index, type_ in enumerate(types if name not in MARKS else ()):  # those take any type
         other = TensorType((), "float32") if isinstance(type_, TupleType) else TupleType((type_,))
         changed = (*types[:index], other, *types[index + 1 :])
@@ -105,7 +99,7 @@ def wrong_attributes(name: str) -> list[Any]:
 
 @pytest.mark.parametrize("name", [name for name in OPS if wrong_attributes(name)])
 def test_attributes_out_of_range(name: str) -> None:
-    types = types_of(first_case(name))
+    types = first_case(name).types
     for attrs in wrong_attributes(name):
         check_refused(name, types, attrs)
 

@@ -11,7 +11,7 @@ import nimblevm as nvm
 from nimblevm import relay
 from nimblevm.errors import DivisionByZero, IndexOutOfRange, ShapeMismatch
 from nimblevm.relay.interpreter import evaluate
-from tests.relay.op.checks import refused
+from tests.relay.op.checks import Refused, f32, refused
 
 X = relay.var("x", shape=(2, 3))
 VALUE = np.arange(6, dtype="float32").reshape(2, 3)
@@ -136,7 +136,7 @@ def test_strided_set_checks_what_it_reads() -> None:
 
 
 I = relay.const([[0], [0]])  # noqa: E741
-REFUSED = {
+REFUSED: dict[str, Refused] = {
     "tile": (lambda: relay.tile(X, (-1,)), "integers >= 0"),
     "repeat": (lambda: relay.repeat(X, 0, 0), "repeats must be an integer >= 1"),
     "repeat axis": (lambda: relay.repeat(X, 2, 2), "axis 2 is out of range"),
@@ -206,6 +206,6 @@ def test_marks_of_fusion_are_taken_out() -> None:
     plain = text.replace("annotation.stop_fusion(annotation.checkpoint(tanh(%x)))", "tanh(%x)")
     marked, bare = (nvm.compile(relay.parse(t), native=False) for t in (text, plain))
     assert [k.name for k in marked.kernels] == [k.name for k in bare.kernels]
-    x = np.float32([[0.5, -1, 2]])
+    x = f32([[0.5, -1, 2]])
     with nvm.VirtualMachine(marked) as vm:
         np.testing.assert_allclose(np.asarray(vm.run(x)), np.exp(np.tanh(x)), rtol=1e-5)

@@ -117,7 +117,9 @@ def test_requantize_along_an_axis(rounding: str, compute_dtype: str) -> None:
     )  # fmt: skip
     for place in np.ndindex(*data.shape):
         channel = place[1]
-        value = multiplied(int(data[place]) - int(zero[channel]), scale[channel], 0.7, rounding)
+        value = multiplied(
+            int(data[place]) - int(zero[channel]), float(scale[channel]), 0.7, rounding
+        )
         assert abs(int(found[place]) - min(max(value + 128, 0), 255)) <= (compute_dtype != "int64")
 
 
@@ -283,7 +285,9 @@ def test_dense_and_batch_matmul(dtypes: tuple[str, str], zero: int, weight_zero:
     )
     exact = (data.astype("int64") - zero) @ (weight.astype("int64") - weight_zero).T
     given = (i32(zero), i32(weight_zero), f32(0.1), f32(0.2))
-    found = every_path(lambda x, w, *p: relay.qnn.dense(x, w, *p, units=None), data, weight, *given)
+    found = every_path(
+        lambda x, w, a, b, s, t: relay.qnn.dense(x, w, a, b, s, t, units=None), data, weight, *given
+    )
     assert found.dtype == "int32"
     np.testing.assert_array_equal(found, exact)
     found = every_path(
@@ -341,8 +345,8 @@ def test_conv2d(layout: str, groups: int, zero: int, weight_zero: int) -> None:
     expected = slow_convolution(whole, weight.astype("int64") - weight_zero, 2, groups)
     moved = data.transpose([0, *("NCHW".index(c) for c in layout[1:])])
     found = every_path(
-        lambda x, w, *p: relay.qnn.conv2d(
-            x, w, *p, kernel_size=(3, 2), channels=8, strides=2, padding=(1, 2, 1, 0), groups=groups, data_layout=layout,
+        lambda x, w, a, b, s, t: relay.qnn.conv2d(
+            x, w, a, b, s, t, kernel_size=(3, 2), channels=8, strides=2, padding=(1, 2, 1, 0), groups=groups, data_layout=layout,
         ),
         np.ascontiguousarray(moved), weight, i32(zero), i32(weight_zero), f32(1), f32(1),
     )  # fmt: skip
@@ -359,7 +363,7 @@ def test_conv2d_transpose(zero: int, weight_zero: int) -> None:
     for n, i, y, column in np.ndindex(*x.shape):
         whole[n, :, 2 * y : 2 * y + 3, 2 * column : 2 * column + 3] += x[n, i, y, column] * w[i]
     found = every_path(
-        lambda a, b, *p: relay.qnn.conv2d_transpose(a, b, *p, strides=2, padding=1),
+        lambda x, w, a, b, s, t: relay.qnn.conv2d_transpose(x, w, a, b, s, t, strides=2, padding=1),
         data, weight, i32(zero), i32(weight_zero), f32(1), f32(1),
     )  # fmt: skip
     np.testing.assert_array_equal(found, whole[:, :, 1:-1, 1:-1])

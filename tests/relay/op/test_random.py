@@ -12,7 +12,7 @@ from nimblevm import relay
 from nimblevm.errors import RelayTypeError
 from nimblevm.relay import random
 from tests.kernels.native import flat
-from tests.relay.op.checks import program, run
+from tests.relay.op.checks import f32, program, run
 
 MASK = 2**64 - 1
 KEY = np.array(random.threefry_key(2**70 + 17).data)
@@ -107,7 +107,7 @@ def test_uniform_and_normal_numbers(dtype: str) -> None:
 
 
 def test_indices_come_as_often_as_they_are_probable() -> None:
-    probs = np.float32([[1, 0, 3, -5, 4], [0, 2, 0, 0, 0], [0, 0, 0, 0, 0]])
+    probs = f32([[1, 0, 3, -5, 4], [0, 2, 0, 0, 0], [0, 0, 0, 0, 0]])
     _, found = run(lambda k, p: random.multinomial(k, p, 1000), KEY, probs)
     assert found.dtype == "int32"
     counts = np.bincount(found[0], minlength=5)

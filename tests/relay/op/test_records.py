@@ -18,7 +18,6 @@ from nimblevm.relay.dims import DimVar
 from nimblevm.relay.op import all_ops, get
 from nimblevm.relay.op.arange import ArangeAttrs
 from nimblevm.relay.op.cast import CastAttrs
-from nimblevm.relay.op.concrete import ConcreteContext, concrete_type
 from nimblevm.relay.op.dense import DenseAttrs
 from nimblevm.relay.op.reduce import ArgReduceAttrs, ReduceAttrs
 from nimblevm.relay.op.registry import Effect, Op, OpPattern
@@ -26,21 +25,11 @@ from nimblevm.relay.op.reshape import ReshapeAttrs
 from nimblevm.relay.op.strided_slice import StridedSliceAttrs, slice_of, slice_size
 from nimblevm.relay.op.take import TakeAttrs
 from nimblevm.relay.types import TensorType, TupleType, Type
-from tests.relay.op.cases import WITHOUT_CASES, Case, case_strategy, cases, generate
+from tests.relay.op.cases import WITHOUT_CASES, case_strategy, cases, generate
+from tests.relay.op.draw import Case
 
 OPS = all_ops()
 WITH_CASES = [op for op in OPS if op.name not in WITHOUT_CASES]
-
-
-def type_of(value: object) -> Type:
-    found = concrete_type(value)
-    assert found is not None
-    return found
-
-
-def infer(op: Op, case: Case) -> Type:
-    types = tuple(type_of(value) for value in case.inputs)
-    return op.relation(ConcreteContext(op, types), types, case.attrs)
 
 
 def agree(expected: Type, value: Any) -> bool:
@@ -56,7 +45,7 @@ def agree(expected: Type, value: Any) -> bool:
 
 def compute(name: str, *inputs: object, attrs: object = None) -> np.ndarray:
     op = get(name)
-    return op.reference(inputs, attrs, infer(op, Case(inputs, attrs)))
+    return op.reference(inputs, attrs, Case(inputs, attrs).infer(op))
 
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
@@ -86,17 +75,16 @@ def test_record_is_complete(op: Op) -> None:
 def test_relation_says_what_the_reference_gives(op: Op) -> None:
     for dtype in op.dtypes[0]:
         for case in cases(op.name, dtype, 12):
-            expected = infer(op, case)
+            expected = case.infer(op)
             value = op.reference(case.inputs, case.attrs, expected)
             assert agree(expected, value), (case, expected)
-            types = tuple(type_of(v) for v in case.inputs)
-            assert isinstance(op.effect_of(types, case.attrs), Effect)
+            assert isinstance(op.effect_of(case.types, case.attrs), Effect)
 
 
 def check_drawn_shapes(data: st.DataObject) -> None:
     op = data.draw(st.sampled_from(WITH_CASES))
     case = data.draw(case_strategy(op.name, data.draw(st.sampled_from(op.dtypes[0]))))
-    expected = infer(op, case)
+    expected = case.infer(op)
     assert agree(expected, op.reference(case.inputs, case.attrs, expected))
 
 

@@ -12,7 +12,7 @@ from nimblevm import relay
 from nimblevm.errors import RelayTypeError, ShapeMismatch, TimeLimit
 from nimblevm.relay.interpreter import evaluate
 from tests.kernels.native import flat
-from tests.relay.op.checks import fails, program, run
+from tests.relay.op.checks import f32, fails, i32, program, run
 
 RNG = np.random.default_rng(5)
 
@@ -59,9 +59,9 @@ def test_data_that_the_buffer_does_not_hold() -> None:
 
 
 def test_stft_of_tvm_s_documentation() -> None:
-    data, window = np.float32([[1, 2, 3, 4, 5, 6]]), np.int32([4, 3, 2])
+    data, window = f32([[1, 2, 3, 4, 5, 6]]), i32([4, 3, 2])
     found = run(lambda d, w: relay.stft(d, 3, 3, 3, w, False, True), data, window)
-    wanted = [[[[16, 0], [43, 0]], [[-2, 0], [2.5, -2.5981]]]]
+    wanted = f32([[[[16, 0], [43, 0]], [[-2, 0], [2.5, -2.5981]]]])
     np.testing.assert_allclose(found, wanted, atol=1e-4)
 
 
@@ -115,7 +115,7 @@ def test_stft_s_frames_are_an_expression_of_the_length() -> None:
     def @main(%x: Tensor[(?b, ?n), float32], %w: Tensor[(16), float32]) {
       stft(%x, %w, n_fft=16, hop_length=4, win_length=16)
     }"""
-    result = relay.infer_type(relay.parse(text))["main"].checked_type.ret_type
+    result = relay.infer_type(relay.parse(text)).function("main").ret_type
     assert str(result) == "Tensor[(?b, 9, floordiv(?n, 4) - 3, 2), float32]"
 
 

@@ -10,19 +10,18 @@ import pytest
 from nimblevm import relay
 from nimblevm.errors import IndexOutOfRange, RelayTypeError, ShapeMismatch
 from nimblevm.relay.op import get
-from nimblevm.relay.op.concrete import ConcreteContext, concrete_type
 from nimblevm.relay.op.get_valid_counts import GetValidCountsAttrs
 from nimblevm.relay.op.non_max_suppression import NonMaximumSuppressionAttrs
 from nimblevm.relay.op.searchsorted import SearchSortedAttrs
 from nimblevm.relay.op.sort import ArgsortAttrs, SortAttrs
 from nimblevm.relay.op.topk import DynTopkAttrs, TopkAttrs
 from nimblevm.relay.op.unique import UniqueAttrs
+from tests.relay.op.draw import Case
 
 
 def compute(name: str, *inputs: Any, attrs: Any = None) -> Any:
     op = get(name)
-    types: Any = tuple(concrete_type(v) for v in inputs)
-    return op.reference(inputs, attrs, op.relation(ConcreteContext(op, types), types, attrs))
+    return op.reference(inputs, attrs, Case(inputs, attrs).infer(op))
 
 
 FLOATS = np.asarray([2, np.nan, -np.inf, 0.0, -0.0, 2, np.nan], "float32")

@@ -18,7 +18,7 @@ from nimblevm.errors import (
     ShapeMismatch,
 )
 from tests.kernels.native import flat
-from tests.relay.op.checks import fails, program, run
+from tests.relay.op.checks import f32, fails, i32, i64, program, run
 
 RNG = np.random.default_rng(7)
 Matrix = namedtuple("Matrix", "data indices indptr")
@@ -67,7 +67,7 @@ def test_products_with_blocks_and_what_is_fused_behind() -> None:
     matrix = np.zeros((6, 9), "float32")
     for (row, column), block in zip(places, blocks, strict=True):
         matrix[2 * row : 2 * row + 2, 3 * column : 3 * column + 3] = block
-    parts = (blocks, np.int32([1, 2, 0, 2]), np.int32([0, 2, 2, 4]))
+    parts = (blocks, i32([1, 2, 0, 2]), i32([0, 2, 2, 4]))
     bias = RNG.normal(size=6).astype("float32")
 
     def made(d: Any) -> Any:
@@ -82,11 +82,11 @@ def test_products_with_blocks_and_what_is_fused_behind() -> None:
 
 def test_sums_with_a_sparse_matrix() -> None:
     """TVM's example, and a column that occurs twice."""
-    dense = np.float32([[3, 4, 4], [4, 2, 5]])
-    parts = (np.float32([4, 8]), np.int32([0, 2]), np.int32([0, 1, 2]))
+    dense = f32([[3, 4, 4], [4, 2, 5]])
+    parts = (f32([4, 8]), i32([0, 2]), i32([0, 1, 2]))
     found = run(lambda d, *p: relay.nn.sparse_add(d, p), dense, *parts)
     np.testing.assert_array_equal(found, [[7, 4, 4], [4, 2, 13]])
-    twice = (np.float32([1, 2]), np.int32([1, 1]), np.int32([0, 2, 2]))
+    twice = (f32([1, 2]), i32([1, 1]), i32([0, 2, 2]))
     found = run(lambda d, *p: relay.nn.sparse_add(d, p), dense, *twice)
     np.testing.assert_array_equal(found, [[3, 7, 4], [4, 2, 5]])
 
@@ -101,17 +101,17 @@ def test_a_transposed_matrix_is_that_of_its_columns(dtype: str) -> None:
 
 
 WRONG = (
-    (np.int32([0, 5]), np.int32([0, 1, 2])),
-    (np.int32([0, -1]), np.int32([0, 1, 2])),
-    (np.int32([0, 1]), np.int32([0, 1, 3])),
-    (np.int32([0, 1]), np.int32([-1, 1, 2])),
+    (i32([0, 5]), i32([0, 1, 2])),
+    (i32([0, -1]), i32([0, 1, 2])),
+    (i32([0, 1]), i32([0, 1, 3])),
+    (i32([0, 1]), i32([-1, 1, 2])),
 )
 
 
 @pytest.mark.parametrize("number", range(len(WRONG)))
 def test_indices_and_ends_that_lead_outside(number: int) -> None:
     indices, indptr = WRONG[number]
-    data, dense = np.float32([1, 2]), np.ones((2, 2), "float32")
+    data, dense = f32([1, 2]), np.ones((2, 2), "float32")
     fails(IndexOutOfRange, lambda d, *p: relay.nn.sparse_dense(d, p), dense, data, indices, indptr)
     fails(IndexOutOfRange, lambda d, *p: relay.nn.sparse_add(d, p), dense, data, indices, indptr)
     fails(IndexOutOfRange, lambda *p: relay.nn.sparse_transpose(p), data, indices, indptr)
@@ -119,21 +119,21 @@ def test_indices_and_ends_that_lead_outside(number: int) -> None:
 
 def test_rows_that_do_not_ascend() -> None:
     """Empty for products; a transposed matrix would have places that nothing is written to."""
-    data, indices, indptr = np.float32([1, 2]), np.int32([0, 1]), np.int32([2, 0, 2])
+    data, indices, indptr = f32([1, 2]), i32([0, 1]), i32([2, 0, 2])
     dense = np.ones((1, 2), "float32")
     found = run(lambda d, *p: relay.nn.sparse_dense(d, p), dense, data, indices, indptr)
     np.testing.assert_array_equal(found, [[0, 3]])
-    for ends in (indptr, np.int32([0, 2, 1]), np.int32([0, 1, 1]), np.int32([1, 1, 2])):
+    for ends in (indptr, i32([0, 2, 1]), i32([0, 1, 1]), i32([1, 1, 2])):
         fails(IndexOutOfRange, lambda *p: relay.nn.sparse_transpose(p), data, indices, ends)
     fails(ShapeMismatch, lambda *p: relay.nn.sparse_transpose(p), data, indices, indptr[:0])
     fails(ShapeMismatch, lambda *p: relay.nn.sparse_transpose(p), data, indices[:1], indptr)
 
 
 def test_sparse_reshape_of_tvm_s_documentation() -> None:
-    indices = np.int32([[0, 0, 0], [0, 0, 1], [0, 1, 0], [1, 0, 0], [1, 2, 3]])
+    indices = i32([[0, 0, 0], [0, 0, 1], [0, 1, 0], [1, 0, 0], [1, 2, 3]])
 
     def made(places: Any, shape: Any = (9, -1)) -> Any:
-        return relay.sparse_reshape(places, np.int32([2, 3, 6]), np.int32(shape))
+        return relay.sparse_reshape(places, i32([2, 3, 6]), np.int32(shape))
 
     found = run(made, indices)
     np.testing.assert_array_equal(found[0], [[0, 0], [0, 1], [1, 2], [4, 2], [8, 1]])
@@ -152,13 +152,13 @@ def static(made: Any, shape: tuple[int, ...]) -> None:
 
 
 def test_sparse_fill_empty_rows_of_tvm_s_documentation() -> None:
-    indices = np.int64([[0, 1], [0, 3], [2, 0], [3, 1]])
+    indices = i64([[0, 1], [0, 3], [2, 0], [3, 1]])
     places, values, empty = run(
         relay.sparse_fill_empty_rows,
         indices,
-        np.int64([1, 2, 3, 4]),
-        np.int64([5, 6]),
-        np.int64([10]),
+        i64([1, 2, 3, 4]),
+        i64([5, 6]),
+        i64([10]),
     )
     np.testing.assert_array_equal(places, [[0, 1], [0, 3], [1, 0], [2, 0], [3, 1], [4, 0]])
     np.testing.assert_array_equal(values, [1, 2, 10, 3, 4, 10])
@@ -166,15 +166,14 @@ def test_sparse_fill_empty_rows_of_tvm_s_documentation() -> None:
 
 
 def test_several_rows_in_a_row_are_empty_and_sizes_change_from_call_to_call() -> None:
-    one = (np.int32([[0, 0]]), np.int32([1]), np.int32([1, 9]), np.int32([7]))
+    one = (i32([[0, 0]]), i32([1]), i32([1, 9]), i32([7]))
     exe = nvm.compile(program(relay.sparse_fill_empty_rows, one), native=False)
     with exe, nvm.VirtualMachine(exe) as vm:
         for rows, places in ((0, []), (4, []), (1, [0]), (9, [3, 3, 7]), (3, [0, 1, 2])):
             indices = np.asarray([[p, 5] for p in places], "int32").reshape(-1, 2)
             given = np.arange(len(places), dtype="int32")
             parts = [
-                np.array(part)
-                for part in flat(vm.run(indices, given, np.int32([rows, 9]), np.int32([7])))
+                np.array(part) for part in flat(vm.run(indices, given, i32([rows, 9]), i32([7])))
             ]
             whole = sorted(
                 [(p, 5, v) for p, v in zip(places, given, strict=True)]
@@ -191,8 +190,8 @@ def test_rows_that_no_tensor_has() -> None:
     def made(places: Any, values: Any, shape: Any, default: Any) -> Any:
         return relay.sparse_fill_empty_rows(places, values, shape, default)
 
-    values, shape, default = np.int64([1, 2]), np.int64([3, 3]), np.int64([0])
+    values, shape, default = i64([1, 2]), i64([3, 3]), i64([0])
     for rows in ([0, 3], [-1, 0], [2, 1], [5, 5]):
-        fails(IndexOutOfRange, made, np.int64([[r, 0] for r in rows]), values, shape, default)
-    fails(ShapeMismatch, made, np.int64([[0, 0]]), values, shape, default)
+        fails(IndexOutOfRange, made, i64([[r, 0] for r in rows]), values, shape, default)
+    fails(ShapeMismatch, made, i64([[0, 0]]), values, shape, default)
     fails(DimOverflow, made, np.zeros((0, 2), "int64"), values[:0], -shape, default)

@@ -18,9 +18,10 @@ from nimblevm.relay.op import all_ops
 from nimblevm.relay.op.concrete import concrete_type
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import TensorType, TupleType, Type
-from tests.relay.op.cases import WITHOUT_CASES, Case, cases
+from tests.relay.op.cases import WITHOUT_CASES, cases
 from tests.relay.op.cases_dyn import LOWERED
 from tests.relay.op.cases_move import NEEDS_LENGTHS
+from tests.relay.op.draw import Case
 
 OPS = [op for op in all_ops() if op.name not in WITHOUT_CASES]
 
@@ -34,8 +35,7 @@ def widened(type_: Type | None) -> Type:
 
 
 def program(op: Op, case: Case, unknown: bool) -> IRModule:
-    types = [concrete_type(value) for value in case.inputs]
-    params = [ir.Var(f"a{i}", widened(t) if unknown else t) for i, t in enumerate(types)]
+    params = [ir.Var(f"a{i}", widened(t) if unknown else t) for i, t in enumerate(case.types)]
     call = ir.Call(op, params, case.attrs)
     body = ir.Let(var := ir.Var("out"), call, ir.Tuple((var,)))
     return relay.infer_type(IRModule.from_expr(ir.Function(params, body)))

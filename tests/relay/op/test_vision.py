@@ -12,7 +12,7 @@ from nimblevm import relay
 from nimblevm.errors import IndexOutOfRange, RelayTypeError, ShapeMismatch, TimeLimit
 from nimblevm.relay.interpreter import evaluate
 from tests.kernels.native import flat
-from tests.relay.op.checks import fails, program, refused, run
+from tests.relay.op.checks import Refused, f32, fails, i32, program, refused, run
 
 RNG = np.random.default_rng(3)
 DATA = RNG.normal(size=(2, 3, 5, 6)).astype("float32")
@@ -31,7 +31,7 @@ def linear(image: np.ndarray, y: float, x: float) -> float:
     return float(top * (1 - y + i) + low * (y - i))
 
 
-ROIS = np.float32([[1, 1, 0.5, 4, 3.5], [0, -3, -2, 1, 9], [1, 2, 2, 2, 2], [0, 30, 1, 40, 2]])
+ROIS = f32([[1, 1, 0.5, 4, 3.5], [0, -3, -2, 1, 9], [1, 2, 2, 2, 2], [0, 30, 1, 40, 2]])
 
 
 @pytest.mark.parametrize("mode", ["avg", "max"])
@@ -78,11 +78,11 @@ def test_regions_out_of_range_are_errors() -> None:
 
     for image in (-1.0, 2.0, 1e30):
         for made in (align, pool):
-            fails(IndexOutOfRange, made, DATA, np.float32([[image, 0, 0, 1, 1]]))
+            fails(IndexOutOfRange, made, DATA, f32([[image, 0, 0, 1, 1]]))
     for far in (2.0**14, 1e30, np.inf):  # no kernel walks for years
-        fails(IndexOutOfRange, align, DATA, np.float32([[0, 0, 0, far, 1]]))
-    assert run(pool, DATA, np.float32([[0, -1e30, -1e30, 1e30, np.inf]])).shape == (1, 3, 1, 1)
-    assert np.isnan(run(align, DATA, np.float32([[0, np.nan, 0, 1, 1]]))).all()  # of no places
+        fails(IndexOutOfRange, align, DATA, f32([[0, 0, 0, far, 1]]))
+    assert run(pool, DATA, f32([[0, -1e30, -1e30, 1e30, np.inf]])).shape == (1, 3, 1, 1)
+    assert np.isnan(run(align, DATA, f32([[0, np.nan, 0, 1, 1]]))).all()  # of no places
     assert run(align, DATA, np.zeros((0, 5), "float32")).shape == (0, 3, 1, 1)
     assert run(pool, DATA[:0], np.zeros((0, 5), "float32")).shape == (0, 3, 1, 1)
     fails(ShapeMismatch, align, DATA[:, :, :0], ROIS)
@@ -104,8 +104,8 @@ def test_anchors() -> None:
 
 
 def test_anchors_become_boxes() -> None:
-    probability = np.float32([[[0.9, 0.1, 0.3, 0.2], [0.1, 0.7, 0.3, 0.004], [0, 0.2, 0.4, 0.003]]])
-    anchor = np.float32([[[0, 0, 0.5, 0.5], [0.2, 0.2, 0.6, 0.4], [0.5, 0, 1, 1], [0, 0, 1, 1]]])
+    probability = f32([[[0.9, 0.1, 0.3, 0.2], [0.1, 0.7, 0.3, 0.004], [0, 0.2, 0.4, 0.003]]])
+    anchor = f32([[[0, 0, 0.5, 0.5], [0.2, 0.2, 0.6, 0.4], [0.5, 0, 1, 1], [0, 0, 1, 1]]])
     moved = np.zeros((1, 16), "float32")
     moved[0, 4:8] = 1, 2, 0.5, -0.5
     boxes, count = run(relay.vision.multibox_transform_loc, probability, moved, anchor)
@@ -117,7 +117,7 @@ def test_anchors_become_boxes() -> None:
     np.testing.assert_allclose(boxes[0, 2], [1, 0.4, 0.5, 0, 1, 1], rtol=1e-5)
     assert boxes[0, 3].tolist() == [-1] * 6
     kept, count = run(
-        lambda *a: relay.vision.multibox_transform_loc(*a, keep_background=True),
+        lambda p, m, a: relay.vision.multibox_transform_loc(p, m, a, keep_background=True),
         probability,
         moved,
         anchor,
@@ -142,8 +142,8 @@ def test_yolo_reorg_is_darknet_s() -> None:
 
 def test_parts_of_images() -> None:
     boxes, which = (
-        np.float32([[0, 0, 1, 1], [1, 0.2, 0, 0.4], [0.5, 0.5, 2, 0.5]]),
-        np.int32([1, 0, 1]),
+        f32([[0, 0, 1, 1], [1, 0.2, 0, 0.4], [0.5, 0.5, 2, 0.5]]),
+        i32([1, 0, 1]),
     )
     found = run(
         lambda d, b, i: relay.image.crop_and_resize(d, b, i, (5, 2), "NCHW", "bilinear", -7),
@@ -167,17 +167,17 @@ def test_parts_of_images() -> None:
                 d, b, relay.const([0]), 2, "NCHW", how, -7
             ),
             DATA,
-            np.float32([[np.nan, 0, 1, np.inf]]),
+            f32([[np.nan, 0, 1, np.inf]]),
         )
         assert (nowhere == -7).all()
     fails(
         IndexOutOfRange, lambda d, b, i: relay.image.crop_and_resize(d, b, i, 2, "NCHW"),
-        DATA, boxes, np.int32([0, 2, 0]),
+        DATA, boxes, i32([0, 2, 0]),
     )  # fmt: skip
 
 
 def test_grids_and_their_samples() -> None:
-    still = np.float32([[[1, 0, 0], [0, 1, 0]]] * 2)
+    still = f32([[[1, 0, 0], [0, 1, 0]]] * 2)
     grid = run(lambda d: relay.image.affine_grid(d, (5, 6)), still)
     np.testing.assert_allclose(grid[0, 0, 0], np.linspace(-1, 1, 6), atol=1e-6)
     np.testing.assert_allclose(grid[1, 1, :, 3], np.linspace(-1, 1, 5), atol=1e-6)
@@ -189,7 +189,9 @@ def test_grids_and_their_samples() -> None:
     places = np.zeros((1, 2, 1, 3), "float32")
     places[0, 0, 0] = -1.2, 9, np.nan
     row = DATA[:1, :, 2]
-    outside = {"zeros": [0.5, 0.0], "border": [1.0, None], "reflection": [0.5, None]}
+    outside: dict[str, tuple[float, float | None]] = {
+        "zeros": (0.5, 0.0), "border": (1.0, None), "reflection": (0.5, None),
+    }  # fmt: skip
     for padding, (factor, far) in outside.items():
         found = run(
             lambda d, g, p=padding: relay.image.grid_sample(d, g, "bilinear", "NCHW", p),
@@ -221,11 +223,11 @@ def test_dilation_takes_the_greatest_sum() -> None:
     ).all()
 
 
-BOXES = np.float32([[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [1, 1, 0, 0], [0, 5, 1, 6], [9, 9, 10, 10]]])
+BOXES = f32([[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [1, 1, 0, 0], [0, 5, 1, 6], [9, 9, 10, 10]]])
 
 
 def test_every_class_keeps_its_own_boxes() -> None:
-    scores = np.float32([[[0.9, 0.8, 0.7, 0.6, 0.05], [0.1, 0.3, 0.2, 0.3, 0.3]]])
+    scores = f32([[[0.9, 0.8, 0.7, 0.6, 0.05], [0.1, 0.3, 0.2, 0.3, 0.3]]])
 
     def kept(*numbers: Any) -> list[list[int]]:
         rows, count = run(
@@ -246,7 +248,7 @@ def test_every_class_keeps_its_own_boxes() -> None:
     )
     assert count.tolist() == [4]
     assert rows[0, :5].tolist() == [[0, 0], [0, 3], [1, 1], [1, 3], [0, 0]]
-    np.testing.assert_array_equal(best[0, :5], np.float32([0.9, 0.6, 0.3, 0.3, 0]))
+    np.testing.assert_array_equal(best[0, :5], f32([0.9, 0.6, 0.3, 0.3, 0]))
 
 
 @pytest.mark.parametrize("output_format", ["onnx", "tensorflow"])
@@ -264,7 +266,7 @@ def test_classes_without_boxes_take_no_time(output_format: str) -> None:
 
 
 def test_boxes_without_a_score_above_zero_and_nan() -> None:
-    scores = np.float32([[[-0.5, -0.25, -1, np.nan, 0]]])
+    scores = f32([[[-0.5, -0.25, -1, np.nan, 0]]])
     rows, count = run(
         lambda b, s: relay.vision.all_class_non_max_suppression(b, s, -1, 0.5, -2.0), BOXES, scores
     )
@@ -288,7 +290,7 @@ def test_deformable_convolution_by_its_places() -> None:
         return linear(padded[n, c], y, x) if 0 <= y < 5 and 0 <= x < 6 else 0.0
 
     for n, o, i, j in np.ndindex(*found.shape):
-        total = 0.0
+        total: Any = 0.0
         for c, r, s in np.ndindex(3, 2, 2):
             dy, dx = offset[n, (r * 2 + s) * 2 : (r * 2 + s) * 2 + 2, i, j]
             total += weight[o, c, r, s] * read(n, c, i * 2 - 1 + r + dy, j + s + dx)
@@ -303,7 +305,7 @@ def test_deformable_convolution_by_its_places() -> None:
 
 X = relay.var("x", shape=(2, 3, 5, 6))
 R = relay.var("r", shape=(4, 5))
-REFUSED = {
+REFUSED: dict[str, Refused] = {
     "roi size": (lambda: relay.vision.roi_align(X, R, (0, 1), 1.0), "pooled_size must be 2 integers >= 1"),
     "roi mode": (lambda: relay.vision.roi_align(X, R, 1, 1.0, mode="min"), "mode must be avg or max"),
     "roi layout": (lambda: relay.vision.roi_pool(X, R, 1, 1.0, "NCWX"), "layout must have the letters NCHW"),
@@ -364,7 +366,7 @@ def test_proposal_by_its_anchors(before: int, threshold: float) -> None:
     """One scale, two ratios, 2 x 3 places; boxes of whole pixels, so that their overlaps can be counted."""
     scores = RNG.uniform(size=(2, 4, 2, 3)).astype("float32")
     moves = RNG.integers(-3, 4, (2, 8, 2, 3)).astype("float32")
-    info = np.float32([[16, 24, 1], [8, 24, 2]])
+    info = f32([[16, 24, 1], [8, 24, 2]])
     made = relay.vision.proposal
     found = run(
         lambda s, d, i: made(s, d, i, (1.0,), (1.0, 4.0), 8, threshold, before, 6, 3, True),
@@ -411,8 +413,8 @@ def test_proposal_of_no_places_and_of_anchors_that_do_not_fit() -> None:
 
 def test_the_best_boxes_of_all_classes() -> None:
     """TFLite's kind: two boxes that overlap, a third apart; a background column that does not count."""
-    boxes = np.float32([[[0, 0, 4, 4], [0, 1, 4, 4], [8, 8, 9, 9], [5, 5, 5, 9]]])
-    scores = np.float32([[[9, 0.9, 0.2], [9, 0.8, 0.7], [9, 0.3, 0.7], [9, 0.05, 0.7]]])
+    boxes = f32([[[0, 0, 4, 4], [0, 1, 4, 4], [8, 8, 9, 9], [5, 5, 5, 9]]])
+    scores = f32([[[9, 0.9, 0.2], [9, 0.8, 0.7], [9, 0.3, 0.7], [9, 0.05, 0.7]]])
 
     def made(b: Any, s: Any, per_class: int = 9, most: int = 6) -> Any:
         return relay.vision.regular_non_max_suppression(b, s, per_class, most, 2, 0.5, 0.1)
@@ -421,12 +423,12 @@ def test_the_best_boxes_of_all_classes() -> None:
     assert count.tolist() == [5]
     np.testing.assert_array_equal(out[0], [*boxes[0][[0, 1, 2, 3, 2]].tolist(), [0] * 4])
     assert classes.tolist() == [[0, 1, 1, 1, 0, 0]]
-    np.testing.assert_array_equal(best, np.float32([[0.9, 0.7, 0.7, 0.7, 0.3, 0]]))
+    np.testing.assert_array_equal(best, f32([[0.9, 0.7, 0.7, 0.7, 0.3, 0]]))
     _, classes, best, count = run(lambda b, s: made(b, s, 1, 6), boxes, scores)
     assert (classes.tolist(), count.tolist()) == ([[0, 1, 0, 0, 0, 0]], [2])
     _, classes, best, count = run(lambda b, s: made(b, s, 9, 2), boxes, scores)
     assert (classes.tolist(), count.tolist()) == ([[0, 1]], [2])
-    np.testing.assert_array_equal(best, np.float32([[0.9, 0.7]]))
+    np.testing.assert_array_equal(best, f32([[0.9, 0.7]]))
     empty = run(made, boxes[:, :0], scores[:, :0])
     assert empty[3].tolist() == [0]
     fails(ShapeMismatch, made, boxes, scores[:, :3])

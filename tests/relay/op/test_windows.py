@@ -12,8 +12,8 @@ from nimblevm import relay
 from nimblevm.errors import RelayTypeError, ShapeMismatch
 from nimblevm.relay import nn
 from nimblevm.relay.op import einsum
-from nimblevm.relay.op.concrete import ConcreteContext, concrete_type
 from nimblevm.relay.op.registry import get
+from tests.relay.op.draw import Case
 
 HEADER = '#[version = "0.0.5"]\n'
 
@@ -30,9 +30,7 @@ def compute(name: str, *inputs: Any, **attrs: Any) -> np.ndarray[Any, Any]:
     op = get(name)
     assert op.attrs is not None
     made = op.attrs(**attrs)
-    types = tuple(concrete_type(v) for v in inputs)
-    result = op.relation(ConcreteContext(op, types), types, made)
-    return np.asarray(op.reference(inputs, made, result))
+    return np.asarray(op.reference(inputs, made, Case(inputs, made).infer(op)))
 
 
 @pytest.mark.parametrize(
