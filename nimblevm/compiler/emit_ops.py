@@ -22,7 +22,7 @@ from nimblevm.relay.dims import Dim, DimExpr, DimVar
 from nimblevm.relay.ir import Call, Constant, Expr, Function, Tuple, Var
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.steps import StepLoop
-from nimblevm.relay.types import TensorType, TupleType, Type, value_tensors
+from nimblevm.relay.types import TensorType, TupleType, Type, paired_tensors, value_tensors
 
 
 def emit_alias(frame: Frame, value: Expr) -> None:
@@ -51,16 +51,10 @@ def _bind_dim(frame: Frame, call: Call) -> int:
 
 
 def _match_type(frame: Frame, operand: Var, value: Call) -> None:
-    stack: list[tuple[Type, Type, tuple[int, ...]]] = [(type_of(operand), value.attrs.type, ())]
-    while stack:
-        have, want, path = stack.pop()
-        if isinstance(have, TupleType) and isinstance(want, TupleType):
-            pairs = list(enumerate(zip(have.fields, want.fields, strict=True)))
-            stack.extend((h, w, (*path, i)) for i, (h, w) in reversed(pairs))
-        elif isinstance(have, TensorType) and isinstance(want, TensorType):
-            for axis, (old, new) in enumerate(zip(have.shape, want.shape, strict=True)):
-                if old is not new and old != new:
-                    _narrow(frame, operand, value, path, axis, old, new)
+    for have, want, path in paired_tensors(type_of(operand), value.attrs.type):
+        for axis, (old, new) in enumerate(zip(have.shape, want.shape, strict=True)):
+            if old is not new and old != new:
+                _narrow(frame, operand, value, path, axis, old, new)
 
 
 def _narrow(

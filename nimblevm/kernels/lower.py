@@ -55,6 +55,7 @@ from nimblevm.kernels.tensor_expr import (
     TensorExpr,
     Tensors,
     find_compute,
+    ready,
 )
 from nimblevm.relay.dims import Dim
 from nimblevm.relay.ir import (
@@ -168,7 +169,7 @@ class _Lowering:
     def _param(self, type_: TensorType, param: Var, position: int) -> TensorExpr:
         if position in self.int_params:
             value = self.em.b.cast(self.em.in_dim(IntParam(position)), type_.dtype)
-            return TensorExpr(type_.shape, type_.dtype, lambda index: _constant(value))
+            return TensorExpr(type_.shape, type_.dtype, lambda index: ready(value))
         self.param_types.append(type_)
         self.names.append(param.name_hint)
         return self._buffer(type_, len(self.param_types) - 1)
@@ -248,7 +249,7 @@ class _Lowering:
                 expr, "a constant with several values must be a parameter of the fused function"
             )
         value = self.em.b.const(data.flat[0].item(), data.dtype.name)
-        return TensorExpr(data.shape, data.dtype.name, lambda index: _constant(value))
+        return TensorExpr(data.shape, data.dtype.name, lambda index: ready(value))
 
     def _refuse(self, expr: Expr, what: str) -> CompileError:
         place = f"{expr.span}: " if isinstance(expr.span, Span) else ""
@@ -419,11 +420,6 @@ def _result_type(fn: Function) -> Type | None:
     if fn.body.checked_type is not None:
         return fn.body.checked_type
     return fn.ret_type
-
-
-def _constant(value: Value) -> Steps:
-    return value
-    yield
 
 
 def _all_nan(data: np.ndarray[Any, Any]) -> bool:

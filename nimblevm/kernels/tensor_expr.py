@@ -316,7 +316,7 @@ class Emitter:
 
     def _steps(self, tensor: TensorExpr, index: Index) -> Steps:
         if tensor.storage is not None:
-            return _ready(self.b.load(tensor.storage, tensor.dtype, index))
+            return ready(self.b.load(tensor.storage, tensor.dtype, index))
         if tensor.stored or (tensor.costly and self.repeats(index)):
             return self._store_first(tensor, index)
         if tensor in self.chosen:
@@ -404,9 +404,10 @@ def _nothing(index: Index) -> Steps:
     raise ValueError("an element of a scratch buffer")
 
 
-def _ready(value: Value) -> Steps:
+def ready(value: Value) -> Steps:
+    """Steps that have their answer at once."""
     return value
-    yield  # a generator that has its answer at once
+    yield
 
 
 def _forward(tensor: TensorExpr, index: Index) -> Steps:
@@ -490,5 +491,5 @@ def has_compute(op: str, dtype: str | None = None) -> bool:
 __all__ = [
     "INDEX", "RECOMPUTE_LIMIT", "At", "Compute", "Emitter", "Filling", "Index", "Moved", "Product", "Softmax", "Steps",
     "TensorExpr", "Tensors",
-    "elementwise", "find_compute", "has_compute", "moved", "register_compute", "several", "single",
+    "elementwise", "find_compute", "has_compute", "moved", "ready", "register_compute", "several", "single",
 ]  # fmt: skip

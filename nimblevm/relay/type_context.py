@@ -27,7 +27,7 @@ from nimblevm.relay.ir import Call, Expr, Tuple, is_known
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.text import dim_text
 from nimblevm.relay.type_errors import Note, name_of, show, type_error
-from nimblevm.relay.types import FuncType, TensorType, TupleType, Type, TypeVar
+from nimblevm.relay.types import FuncType, TensorType, TupleType, Type, TypeVar, paired_tensors
 from nimblevm.relay.unify import Solver, TypeMismatch
 
 Arg = int | tuple[int, int]
@@ -329,19 +329,13 @@ def narrowing(actual: Type, expected: Type, facts: DimFacts | None = None) -> li
     facts = facts if facts is not None else DimFacts()
     found: list[Narrowing] = []
     newly: set[DimVar] = set()
-    stack: list[tuple[Type, Type, tuple[int, ...]]] = [(actual, expected, ())]
-    while stack:
-        have, want, path = stack.pop()
-        if isinstance(have, TupleType) and isinstance(want, TupleType):
-            pairs = list(enumerate(zip(have.fields, want.fields, strict=True)))
-            stack.extend((h, w, (*path, i)) for i, (h, w) in reversed(pairs))
-        elif isinstance(have, TensorType) and isinstance(want, TensorType):
-            for axis, (p, q) in enumerate(zip(have.shape, want.shape, strict=True)):
-                if isinstance(q, DimVar) and q not in facts.bound and q not in newly:
-                    newly.add(q)
-                    found.append(Narrowing(path, axis, p, q, True))
-                elif not facts.compare(p, q):
-                    found.append(Narrowing(path, axis, p, q, False))
+    for have, want, path in paired_tensors(actual, expected):
+        for axis, (p, q) in enumerate(zip(have.shape, want.shape, strict=True)):
+            if isinstance(q, DimVar) and q not in facts.bound and q not in newly:
+                newly.add(q)
+                found.append(Narrowing(path, axis, p, q, True))
+            elif not facts.compare(p, q):
+                found.append(Narrowing(path, axis, p, q, False))
     return found
 
 

@@ -7,7 +7,7 @@ Python ints and DimExpr objects. Types never refer to expressions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, SupportsInt
 from weakref import WeakValueDictionary
 
@@ -422,6 +422,20 @@ def value_tensors(type_: Type) -> tuple[TensorType, ...]:
             seen.add(current)
             stack.extend(reversed(current.fields))
     return tuple(found)
+
+
+def paired_tensors(
+    first: Type, second: Type
+) -> Iterator[tuple[TensorType, TensorType, tuple[int, ...]]]:
+    """The tensors of two values of one structure side by side, with the fields of tuples that lead to them."""
+    stack: list[tuple[Type, Type, tuple[int, ...]]] = [(first, second, ())]
+    while stack:
+        a, b, path = stack.pop()
+        if isinstance(a, TensorType) and isinstance(b, TensorType):
+            yield a, b, path
+        elif isinstance(a, TupleType) and isinstance(b, TupleType):
+            pairs = enumerate(zip(a.fields, b.fields, strict=True))
+            stack.extend([(x, y, (*path, i)) for i, (x, y) in pairs][::-1])
 
 
 def _leaves(type_: Type, mask: int) -> list[Type]:

@@ -135,6 +135,31 @@ def tensor_fields(ctx: TypeContext, arg_types: tuple[Type, ...]) -> tuple[Tensor
     return tuple(parts)
 
 
+def common_shape(
+    ctx: TypeContext, parts: Sequence[TensorType], joined: int | None = None
+) -> list[Dim]:
+    """The shape of all fields of the tuple, each size as the field has it that knows it best; the axis `joined` has the
+    sum of theirs.
+    """
+    shape = list(parts[0].shape)
+    # The check of an axis is against the first part that knows it best.
+    known = [0] * len(shape)
+    for position, part in enumerate(parts[1:], 1):
+        if len(part.shape) != len(shape):
+            raise ctx.fail(
+                f"ranks differ: field 0 has rank {len(shape)}, field {position} rank {len(part.shape)}",
+                0,
+            )
+        for at, size in enumerate(part.shape):
+            if at == joined:
+                shape[at] = dims.add(shape[at], size)
+                continue
+            require_same(ctx, ((0, known[at]), at, shape[at]), ((0, position), at, size))
+            if isinstance(size, int) and not isinstance(shape[at], int):
+                shape[at], known[at] = size, position
+    return shape
+
+
 def axis_index(ctx: TypeContext, axis: object, rank: int, index: int | None = 0) -> int:
     """`axis` (negative counts from the end) as 0 <= axis < rank, or a located error."""
     try:
@@ -306,7 +331,7 @@ def check_broadcastable(op: str, *arrays: Array) -> None:
 
 __all__ = [
     "ACCUMULATED", "ALL", "BOOL", "FLOATS", "INTEGERS", "NUMERIC", "Array", "Attrs", "as_compute", "as_wide",
-    "axis_index", "axis_list", "check_broadcastable", "check_dtype", "divides_integers", "dtype_name",
+    "axis_index", "axis_list", "check_broadcastable", "check_dtype", "common_shape", "divides_integers", "dtype_name",
     "group_name", "is_empty", "product", "product_dtype", "require_multiple", "require_nonempty", "require_same",
     "rounded", "same_dtype", "set_axes", "shape_attr", "tensor_fields", "tensor_of",
     "unless_one",

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nimblevm.errors import ShapeMismatch
-from nimblevm.relay.dims import Dim
-from nimblevm.relay.op.common import ALL, Array, Attrs, axis_index, require_same, tensor_fields
+from nimblevm.relay.op.common import ALL, Array, Attrs, axis_index, common_shape, tensor_fields
 from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, register
 from nimblevm.relay.types import TensorType, Type
 
@@ -29,19 +28,8 @@ class StackAttrs(Attrs):
 
 def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: StackAttrs) -> Type:
     parts = tensor_fields(ctx, arg_types)
-    rank = len(parts[0].shape)
-    axis = axis_index(ctx, attrs.axis, rank + 1)
-    shape: list[Dim] = list(parts[0].shape)
-    known = [0] * rank
-    for position, part in enumerate(parts[1:], 1):
-        if len(part.shape) != rank:
-            raise ctx.fail(
-                f"ranks differ: field 0 has rank {rank}, field {position} rank {len(part.shape)}", 0
-            )
-        for at, size in enumerate(part.shape):
-            require_same(ctx, ((0, known[at]), at, shape[at]), ((0, position), at, size))
-            if isinstance(size, int) and not isinstance(shape[at], int):
-                shape[at], known[at] = size, position
+    axis = axis_index(ctx, attrs.axis, len(parts[0].shape) + 1)
+    shape = common_shape(ctx, parts)
     return TensorType((*shape[:axis], len(parts), *shape[axis:]), parts[0].dtype)
 
 
