@@ -23,7 +23,7 @@ or check (CheckIndex) what it indexes with.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Literal
 
 from nimblevm.kernels.panel_tile import TILE_ROW
@@ -151,6 +151,7 @@ class For(Statement):
     var: LoopVar
     extent: Value
     body: tuple[Statement, ...]
+    _: KW_ONLY
     parallel: bool = False
     masked: bool = False
 

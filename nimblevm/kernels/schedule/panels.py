@@ -250,7 +250,7 @@ class Paneler:
             return self._block(nest, tiles, start, count, part, blocks, first_panel, here)
 
         body = self._blocks_of_rows(nest, height, block)
-        return body if groups == 1 else [For(group, const(groups), tuple(body), True)]
+        return body if groups == 1 else [For(group, const(groups), tuple(body), parallel=True)]
 
     def _shared(self, nest: Nest) -> For:
         """The statements for products whose weights share panels: a turn for each block of columns."""
@@ -295,7 +295,7 @@ class Paneler:
             return [product, *_of_rows(nest, row, count, inside)]
 
         body = self._blocks_of_rows(nest, height, block)
-        return For(group, const(groups), tuple(body), True)
+        return For(group, const(groups), tuple(body), parallel=True)
 
     def _blocks_of_rows(
         self,
@@ -316,9 +316,9 @@ class Paneler:
             )
             start, count = _rows_of(rows.extent, height, blocks, number)
             inside = block(start, count, *_shares_of(number, blocks, height))
-            body = [For(number, blocks, tuple(inside), True)]
+            body = [For(number, blocks, tuple(inside), parallel=True)]
         for loop in reversed(nest.loops[:-2]):
-            body = [For(loop.var, loop.extent, tuple(body), True)]
+            body = [For(loop.var, loop.extent, tuple(body), parallel=True)]
         return body
 
     def _variant(self, nest: Nest, product: Product) -> Variant:
@@ -454,7 +454,7 @@ class Paneler:
         if nest.rows is not None:
             replace[nest.rows.var] = row
         after = Rewriter(replace.get).block(nest.after)
-        return For(lane, const(count), (*loads, *after), True, masked=count < LANES)
+        return For(lane, const(count), (*loads, *after), parallel=True, masked=count < LANES)
 
 
 def _of_rows(
