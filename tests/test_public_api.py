@@ -48,6 +48,7 @@ def test_package_data() -> None:
     package = resources.files("nimblevm")
     assert (package / "py.typed").is_file()
     assert (package / "relay" / "prelude.rly").is_file()
+    assert (package / "relay" / "nat.rly").is_file()
     for name in ("page.html", "page.css", "page.js", "figures.js"):
         assert (package / "profiling" / "page" / name).is_file()
 

@@ -144,7 +144,7 @@ class IRModule(HasText):
             self[var] = function
 
     def import_from_std(self, file_rel_path: str) -> None:
-        """Add a library of Relay's by its file's name: "prelude.rly". FileError for another one."""
+        """Add a library of Relay's by its file's name: "prelude.rly", "nat.rly". FileError for another one."""
         add_library(self, file_rel_path)
 
     def shallow_copy(self) -> IRModule:

@@ -364,7 +364,16 @@ def get_tensor_array_shape(expr: Expr, dtype: str, prelude: Prelude) -> tuple[Di
     return tuple([DimVar() if d == "any" else int(d) for d in dims])
 
 
+def _add_nat(mod: IRModule) -> None:
+    """nat.rly, and the prelude, which it needs."""
+    text = resources.files("nimblevm.relay").joinpath("nat.rly").read_text(encoding="utf-8")
+    prelude = Prelude(mod)
+    if GlobalTypeVar("nat") not in mod.type_definitions:
+        prelude.define(text)
+
+
 register_library("prelude.rly", Prelude)
+register_library("nat.rly", _add_nat)
 
 __all__ = [
     "Prelude", "StaticTensorArrayOps", "TensorArrayOps", "from_prelude", "get_tensor_array_shape",

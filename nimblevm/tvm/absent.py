@@ -124,7 +124,6 @@ TESTING: Mapping[str, str] = dict.fromkeys(
         "squeezenet",
         "synthetic",
         "vgg",
-        "nat",
         "py_converter",
     ),
     "there are mlp, lstm, resnet, mobilenet, dcgan, and layers to write others with",

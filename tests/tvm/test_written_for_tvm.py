@@ -173,3 +173,28 @@ def test_text_has_the_defaults_of_attributes() -> None:
     assert fields[0].attrs.transpose_b is False
     assert [(f.attrs.dtype, f.attrs.exclusive) for f in fields[1:]] == [("", False)] * 2
     assert relay.nn.batch_matmul(X, X).attrs.transpose_b is True
+
+
+@pytest.mark.parametrize("kind", ["debug", "vm"])
+def test_natural_numbers(kind: str) -> None:
+    mod = tvm.IRModule()
+    mod.import_from_std("nat.rly")
+    mod.import_from_std("nat.rly")
+    p = relay.prelude.Prelude(mod)
+    _, cons, nil = mod.get_type("List")
+    _, zero, succ = mod.get_type("nat")
+    n, add = relay.testing.make_nat_expr, mod.get_global_var("nat_add")
+    xs = cons(n(p, 5), cons(n(p, 6), cons(n(p, 7), nil())))
+    item = relay.Var("item", relay.GlobalTypeVar("nat")())
+    up = relay.Function([item], succ(succ(item)))
+    nth, update = mod.get_global_var("nat_nth"), mod.get_global_var("nat_update")
+    parts = [
+        add(n(p, 3), n(p, 4)), mod.get_global_var("nat_double")(n(p, 4)), nth(xs, n(p, 1)),
+        nth(update(xs, n(p, 2), zero()), n(p, 2)), nth(update(xs, n(p, 2), zero()), n(p, 0)),
+        relay.Call(mod.get_global_var("nat_iterate")(up, n(p, 3)), [n(p, 1)]), zero(),
+    ]  # fmt: skip
+    mod["main"] = relay.Function([], relay.Tuple(parts))
+    found = relay.create_executor(kind, mod).evaluate()()
+    assert [relay.testing.count(p, value) for value in found] == [7, 8, 6, 0, 5, 7, 0]
+    with pytest.raises(ValueError, match="n must be >= 0, not -1"):
+        n(p, -1)

@@ -8,8 +8,9 @@ from nimblevm.relay.ir import Expr
 from nimblevm.relay.module import IRModule
 from nimblevm.relay.prelude import Prelude
 from nimblevm.tvm.absent import TESTING, explain_absent
-from nimblevm.tvm.relay.testing import dcgan, init, layers, lstm, mlp, mobilenet, resnet
+from nimblevm.tvm.relay.testing import dcgan, init, layers, lstm, mlp, mobilenet, nat, resnet
 from nimblevm.tvm.relay.testing.init import create_workload
+from nimblevm.tvm.relay.testing.nat import count, make_nat_expr
 from nimblevm.tvm.testing import enabled_targets
 from nimblevm.tvm.transform import Pass
 
@@ -30,8 +31,8 @@ def run_opt_pass(expr: Expr, opt_pass: Pass, import_prelude: bool = False) -> Ex
 
 
 __all__ = [
-    "Prelude", "create_workload", "dcgan", "enabled_targets", "init", "layers", "lstm", "mlp", "mobilenet", "resnet",
-    "run_infer_type", "run_opt_pass",
+    "Prelude", "count", "create_workload", "dcgan", "enabled_targets", "init", "layers", "lstm", "make_nat_expr",
+    "mlp", "mobilenet", "nat", "resnet", "run_infer_type", "run_opt_pass",
 ]  # fmt: skip
 
 explain_arguments(globals(), __all__)
