@@ -1,15 +1,15 @@
 """Micro-kernels of two products at once, as LLVM text: one row that waits for its weights, and several rows beside it.
 
-    void @beside.<strides>(ptr x, ptr w, i64 depth, ptr tile, i64 panels,
-                           ptr x2, ptr w2, i64 depth2, ptr tile2, i1 begins, i64 rows2, i64 panels2)
+    void @beside.<turns>.<strides>(ptr x, ptr w, i64 depth, ptr tile, i64 panels,
+                                   ptr x2, ptr w2, i64 depth2, ptr tile2, i1 begins, i64 rows2, i64 panels2)
 
     tile[16 p + t]             = sum over k < depth of x[k] * w[p w_panel + k w_step + t]      (llvm_panels.py, one row)
     tile2[64 r + 16 p + t]    += sum over k < depth2 of x2[r x2_row + k] * w2[p w2_panel + k w2_step + t]
 
 for r < ROWS and p < panels2 <= PANELS, if rows2 > 0; else the second line is left out. With `begins` tile2 counts as 0
-before. Strides are literals: ROWS addresses of rows would not fit the registers. In the loop of both, three turns of
-the first depth, 12 cache lines of weights, stand beside one turn of the second, 16 multiply-adds of vectors whose
-operands are mostly in the first-level cache. Each sum adds its terms in the order of k.
+before. Strides are literals: ROWS addresses of rows would not fit the registers. In the loop of both, `turns` turns of
+the first depth, of 4 cache lines of weights each, stand beside one turn of the second, 16 multiply-adds of vectors
+whose operands are mostly in the first-level cache. Each sum adds its terms in the order of k, whatever `turns` is.
 
 Measured on Zen 4 (docs/performance-log.md): synthetic multiply-adds from registers beside the loads are free, so what
 the second product costs are the cache lines that it brings along.
@@ -24,8 +24,12 @@ from nimblevm.kernels.panel_tile import LANES, MAX_PANELS, TILE_ROW
 
 ROWS, PANELS = 8, 2
 """Rows and panels beside: 16 sums of vectors, with 4 of the first product and operands for 32 registers."""
-_UNROLL, _BESIDE = 6, 2
-"""Turns of the first depth and of the second one in a turn of the loop of both."""
+_UNROLL = 6
+"""Turns of the first depth in a turn of a loop of its own."""
+_TURNS = (3, 2, 1)
+"""What `turns` may be. The loop of both has one turn of the rows: with more of them LLVM moves loads of several turns
+together and, where `turns` is 2, spills sums (GRU 512->512: a step took 1.15 times as long).
+"""
 _VECTOR = f"<{LANES} x float>"
 _PARAMS = "ptr noalias %x, ptr noalias %w, i64 %depth, ptr noalias %tile"
 _PARAMS2 = "ptr noalias %x2, ptr noalias %w2, i64 %depth2, ptr noalias %tile2, i1 %begins"
@@ -33,10 +37,21 @@ _ARGS = "ptr %x, ptr %w, i64 %depth, ptr %tile"
 _ARGS2 = "ptr %x2, ptr %w2, i64 %depth2, ptr %tile2, i1 %begins"
 
 
-@dataclass(frozen=True, slots=True)
-class Strides:
-    """In elements, see above."""
+def turns_beside(depth: int, depth2: int) -> int:
+    """How many turns of a product's depth are to stand beside one of the rows' depth: as many as leave at most an
+    eighth of the rows' turns over, which then run with nothing beside them.
+    """
+    for turns in _TURNS:
+        if 8 * (depth // turns) >= 7 * depth2:
+            return turns
+    return _TURNS[-1]
 
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What is a literal in a micro-kernel: turns, and strides in elements; see above."""
+
+    turns: int
     w_step: int
     w_panel: int
     x2_row: int
@@ -45,7 +60,8 @@ class Strides:
 
     @property
     def symbol(self) -> str:
-        return f"beside.{self.w_step}.{self.w_panel}.{self.x2_row}.{self.w2_step}.{self.w2_panel}"
+        literals = (self.turns, self.w_step, self.w_panel, self.x2_row, self.w2_step, self.w2_panel)
+        return ".".join(["beside", *map(str, literals)])
 
 
 Sums = dict[str, str]
@@ -53,8 +69,8 @@ Sums = dict[str, str]
 
 
 class _Writer:
-    def __init__(self, strides: Strides) -> None:
-        self.s = strides
+    def __init__(self, form: Form) -> None:
+        self.s = form
         self.lines: list[str] = []
         self.count = 0
         self.one = [f"a{p}" for p in range(MAX_PANELS)]
@@ -150,7 +166,7 @@ class _Writer:
             **self._load(PANELS),
         }
         self.lines.append("  br label %both")
-        state = self.loop("both", "entry", "main", (_UNROLL, _BESIDE), state, PANELS)
+        state = self.loop("both", "entry", "main", (self.s.turns, 1), state, PANELS)
         state |= self.loop("main", "both", "tail", (_UNROLL, 0), _only(state, "k", *self.one), 0)
         state |= self.loop("tail", "main", "rest", (1, 0), _only(state, "k", *self.one), 0)
         others = [key for key in state if key not in ("k", *self.one)]
@@ -221,12 +237,12 @@ def declaration(name: str) -> str:
     return f"declare hidden void @{name}({_PARAMS}, i64 %panels, {_PARAMS2}, i64 %rows2, i64 %panels2)\n"
 
 
-def module_text(name: str, strides: Strides, panels: PanelCalls) -> str:
-    """The function `name` for these strides; panels: the calls of a row by itself (llvm_panels.py)."""
-    parts = [panels.declaration() + "\n", _Writer(strides).both(name), _Writer(strides).alone(name)]
-    parts += [_Writer(strides).rest(name, p) for p in (1, PANELS)]
+def module_text(name: str, form: Form, panels: PanelCalls) -> str:
+    """The function `name` of this form; panels: the calls of a row by itself (llvm_panels.py)."""
+    parts = [panels.declaration() + "\n", _Writer(form).both(name), _Writer(form).alone(name)]
+    parts += [_Writer(form).rest(name, p) for p in (1, PANELS)]
     few = panels.call({
-        "x": "%x", "w": "%w", "w_step": str(strides.w_step), "w_panel": str(strides.w_panel),
+        "x": "%x", "w": "%w", "w_step": str(form.w_step), "w_panel": str(form.w_panel),
         "depth": "%depth", "tile": "%tile", "panels": "%panels",
     })  # fmt: skip
     parts.append(f"""
@@ -266,4 +282,4 @@ done:
     return "".join(parts)
 
 
-__all__ = ["PANELS", "ROWS", "Strides", "declaration", "module_text"]
+__all__ = ["PANELS", "ROWS", "Form", "declaration", "module_text", "turns_beside"]

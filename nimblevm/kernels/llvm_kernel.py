@@ -379,8 +379,9 @@ class KernelText(ScopedValues):
     def _beside(self, statement: PanelProduct, other: Beside) -> None:
         """A product of one row, and what is computed beside it."""
         literals = (statement.w_step, statement.w_panel, other.x_row, other.w_step, other.w_panel)
-        strides = llvm_beside.Strides(*(int(v.value) for v in literals if isinstance(v, Const)))
-        function = self.lines.helpers.beside(strides, statement.variant)
+        strides = (int(v.value) for v in literals if isinstance(v, Const))
+        form = llvm_beside.Form(other.turns, *strides)
+        function = self.lines.helpers.beside(form, statement.variant)
         args = [
             self._place(statement.x), self._place(statement.w), self._i64(statement.depth), f"ptr %b{statement.tile}",
             self._i64(statement.panels),

@@ -141,13 +141,13 @@ class Helpers:
             self.modules[name] = f"{SCHEDULED}{_PREFETCH}{text}"
         return calls
 
-    def beside(self, strides: llvm_beside.Strides, variant: Variant) -> str:
+    def beside(self, form: llvm_beside.Form, variant: Variant) -> str:
         """The micro-kernels of a row of float32 and rows beside it."""
-        name = f"{strides.symbol}.{variant.key}"
+        name = f"{form.symbol}.{variant.key}"
         if name not in self.texts:
-            alone = PanelCalls.of_row("float32", variant, strides.w_step, strides.w_panel)
+            alone = PanelCalls.of_row("float32", variant, form.w_step, form.w_panel)
             self.texts[name] = llvm_beside.declaration(name)
-            self.modules[name] = llvm_beside.module_text(name, strides, self.panels(alone))
+            self.modules[name] = llvm_beside.module_text(name, form, self.panels(alone))
         return name
 
     def windows(self, dtype: str) -> str:

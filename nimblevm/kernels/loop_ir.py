@@ -217,7 +217,8 @@ class Beside:
     """Sums that are computed beside a product of one row (llvm_beside.py):
 
     tile[TILE_ROW r + 16 p + t] += sum over k < depth of x[r x_row + k] * w[p w_panel + k w_step + t] for r < 8,
-    p < panels <= 2, t < 16, if rows > 0; `begins`: as if the tile were 0 before. Strides are literals.
+    p < panels <= 2, t < 16, if rows > 0; `begins`: as if the tile were 0 before. Strides are literals. turns: of the
+    product's depth that stand beside one of this depth.
     """
 
     tile: int
@@ -230,6 +231,7 @@ class Beside:
     rows: Value
     panels: Value
     begins: bool
+    turns: int
 
 
 @dataclass(frozen=True, eq=False, slots=True)

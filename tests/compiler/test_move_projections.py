@@ -96,6 +96,15 @@ def test_lstm(layers: int) -> None:
     check(exe, 20, lambda x: lstm.reference(x, **given))
 
 
+@pytest.mark.parametrize("inputs", [130, 280])
+def test_inputs_as_deep_as_the_state_and_deeper(inputs: int) -> None:
+    """Two turns of the step's products stand beside one of the rows, and one (COUNTS without a second turn)."""
+    sizes = {"inputs": inputs, "hidden": 130, "layers": 1}
+    given = lstm.params(**sizes)
+    exe = nvm.compile(nvm.relay.parse(lstm.text(**sizes)), given)
+    check(exe, inputs, lambda x: lstm.reference(x, **given), (1, 3, 4, 5, 9, 12, 20))
+
+
 def test_gru_moves_three_projections() -> None:
     given = gru.params(inputs=9, hidden=70)
     exe = nvm.compile(nvm.relay.parse(gru.text(inputs=9, hidden=70)), given)
@@ -148,6 +157,35 @@ def test_rows_are_computed_beside_the_steps(monkeypatch: pytest.MonkeyPatch) -> 
     # The steps run on threads all the same, though a group writes rows of which others read earlier ones.
     steps = next(s for s in made.body if isinstance(s, For) and not s.parallel)
     assert steps.body[0] in regions.regions_of(made)
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "turns"),
+    [(lstm, 20, 3), (lstm, 90, 3), (lstm, 130, 2), (lstm, 280, 1), (gru, 130, 2), (gru, 280, 1)],
+)
+def test_rows_end_with_the_products_that_they_stand_beside(
+    model: Any, inputs: int, turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A product of depth 130 has as many turns beside one of its rows' as it can and not run out before them."""
+    program = nvm.relay.parse(model.text(inputs=inputs, hidden=130))
+    given = model.params(inputs=inputs, hidden=130)
+    kernel = _steps_kernel(lambda: nvm.compile(program, given, native=False), monkeypatch)
+    made = schedule(kernel, ("avx512f", "avx512vl"))
+    beside = [p.beside for p in _products(made.body) if p.beside is not None]
+    # One micro-kernel for all, also for a product that has no rows beside it.
+    assert {b.turns for b in beside} == {turns}
+
+
+@pytest.mark.parametrize(("inputs", "is_beside"), [(512, True), (513, False)])
+def test_weights_of_more_than_4_mib_stay_before_the_steps(
+    inputs: int, is_beside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = nvm.relay.parse(lstm.text(inputs, 512))
+    shapes = {"w": (2048, inputs + 512), "b": (2048,)}
+    given = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
+    kernel = _steps_kernel(lambda: nvm.compile(program, given, native=False), monkeypatch)
+    made = schedule(kernel, ("avx512f", "avx512vl"))
+    assert any(p.beside is not None for p in _products(made.body)) == is_beside
 
 
 @pytest.mark.parametrize(

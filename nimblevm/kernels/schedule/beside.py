@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nimblevm.kernels.facts import loads_of, stored, touched
-from nimblevm.kernels.llvm_beside import PANELS, ROWS
+from nimblevm.kernels.llvm_beside import PANELS, ROWS, turns_beside
 from nimblevm.kernels.loop_ir import (
     Beside,
     Buffer,
@@ -52,9 +52,10 @@ from nimblevm.kernels.variants import Choices
 
 _FEW = 5
 """So many rows at the end are worth a turn of their own beside the steps; fewer are computed first."""
-_MOST = 3 << 20
-"""Bytes of weights that are read again every 8 rows. Of two layers 512->512, whose 8 MB of weights a shared
-third-level cache may not hold, a step took 5 % less than without on a quiet machine and 15 % more on a busy one.
+_MOST = 4 << 20
+"""Bytes of weights that are read again every 8 rows: more than these, with the step's, a shared third-level cache may
+not hold. Of two layers 512->512, with 8 MB in all, a step takes 4 to 5 % less than without on a quiet machine and as
+long on a busy one (docs/performance-log.md).
 """
 
 
@@ -143,7 +144,9 @@ class _Besider(Paneler):
         self.total = pair.loop.extent
         self.pieces = list(itertools.accumulate(map(_pieces, pair.rows.values())))
         self.groups = -(-_size(pair.steps.columns) // TILE_ROW)
-        self.halves = 1 + (len(pair.steps.products) % 2 == 0)
+        count = len(pair.steps.products)
+        self.halves = 1 + (count % 2 == 0)
+        self.share = count // 2 if self.halves == 2 else max(count - 1, 1)  # products of a half
         self.turn = max(ROWS - _FEW, -(-self.pieces[-1] // (self.groups * self.halves)))
         rest = folded("floormod", folded("sub", self.total, const(self.turn)), const(ROWS))
         few = folded("sub", const(1), least(1, folded("floordiv", rest, const(_FEW))))
@@ -173,7 +176,7 @@ class _Besider(Paneler):
         """Each half with its piece is a part; so is a product that is left over where their number is odd."""
         if nest is not self.pair.steps:
             return super()._sums(nest, products, panel)
-        share = len(products) // 2 if self.halves == 2 else max(len(products) - 1, 1)
+        share = self.share
         parts: list[Sequence[Statement]] = [
             self._half(half, products[half * share : (half + 1) * share], panel)
             for half in range(self.halves)
@@ -229,6 +232,8 @@ class _Besider(Paneler):
         own = nest.products[0]
         depth, (number, of) = _size(own.depth), part
         begin, end = depth * number // of, depth * (number + 1) // of
+        shortest = min(_size(p.depth) for p in self.pair.steps.products)
+        turns = turns_beside(shortest, -(-depth // self.share))
         # The last turn computes rows that are known once more, so that there are always 8.
         first = folded("add", self.pair.loop.var, self.distance)
         start = folded("min", first, folded("sub", self.total, const(ROWS)))
@@ -246,7 +251,9 @@ class _Besider(Paneler):
             )
         count = least(PANELS, folded("sub", const(panels), panel))
         steps = (self._stride(own.x.buffer, 0), self._stride(own.w.buffer, 1), w_panel)
-        beside = Beside(self.tile, x, w, *steps, const(end - begin), rows, count, number == 0)
+        beside = Beside(
+            self.tile, x, w, *steps, const(end - begin), rows, count, number == 0, turns
+        )
         return dataclasses.replace(product, beside=beside)
 
     def _results(self, nest: Nest, rows: Value, panel: Value) -> list[Statement]:
