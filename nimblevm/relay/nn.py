@@ -22,6 +22,7 @@ from nimblevm.relay.nn_conv import (
     conv2d_transpose,
     conv3d,
     conv3d_transpose,
+    correlation,
     deformable_conv2d,
 )
 from nimblevm.relay.nn_loss import cross_entropy, cross_entropy_with_logits, nll_loss
@@ -140,7 +141,7 @@ __all__ = [
     "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_flatten",
     "batch_matmul", "batch_norm", "batch_to_space_nd", "bias_add", "contrib_conv2d_pack",
     "contrib_conv2d_winograd_pack", "conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d",
-    "conv3d_transpose", "cross_entropy", "cross_entropy_with_logits", "deformable_conv2d", "dense",
+    "conv3d_transpose", "correlation", "cross_entropy", "cross_entropy_with_logits", "deformable_conv2d", "dense",
     "depth_to_space", "dilate", "dropout", "dropout_raw", "fast_softmax", "fifo_buffer", "global_avg_pool1d",
     "global_avg_pool2d", "global_avg_pool3d", "global_max_pool1d", "global_max_pool2d", "global_max_pool3d",
     "group_norm", "instance_norm", "l2_normalize", "layer_norm", "leaky_relu", "log_softmax", "lrn", "matmul",

@@ -229,3 +229,21 @@ def deformable_conv2d(
         sizes(kernel_size, 2), data_layout, kernel_layout, out_layout, out_dtype,
     )  # fmt: skip
     return call_op("nn.deformable_conv2d", data, offset, weight, attrs=attrs)
+
+
+def correlation(
+    data1: Operand,
+    data2: Operand,
+    kernel_size: int,
+    max_displacement: int,
+    stride1: int,
+    stride2: int,
+    padding: Sizes,
+    is_multiply: bool,
+    layout: str,
+) -> ir.Call:
+    """How alike places of two images are, for displacements to all sides."""
+    attrs = op.correlation.CorrelationAttrs(
+        kernel_size, max_displacement, stride1, stride2, pads(padding, 2), is_multiply, layout
+    )
+    return call_op("nn.correlation", data1, data2, attrs=attrs)

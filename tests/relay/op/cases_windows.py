@@ -12,6 +12,7 @@ from nimblevm.relay.op import (
     conv,
     conv2d_pack,
     conv2d_winograd,
+    correlation,
     deformable_conv2d,
     einsum,
     matmul,
@@ -162,6 +163,19 @@ def _deformable(source: Source, dtype: str) -> Case:
     return Case(tuple(array(source, dims, dtype, special=False) for dims in shapes), attrs)
 
 
+def _correlation(source: Source, dtype: str) -> Case:
+    kernel, most = pick(source, (1, 3)), source.integer(0, 3)
+    padding = _padding(source, 2)
+    sizes = [
+        max(kernel + 2 * most - sum(pads), 1) + source.integer(0, 3) for pads in _pairs(padding, 2)
+    ]
+    dims = (pick(source, (0, 1, 2)), pick(source, (1, 2, 3)), *sizes)
+    attrs = correlation.CorrelationAttrs(
+        kernel, most, source.integer(1, 2), source.integer(1, 2), padding, flag(source)
+    )
+    return Case(tuple(array(source, dims, dtype, special=False) for _ in range(2)), attrs)
+
+
 def _pool(source: Source, dtype: str, name: str) -> Case:
     row = pool.ROWS[name]
     rank, letters = row.rank, row.spatial
@@ -280,6 +294,7 @@ def _named(generator: Callable[..., Case], name: str) -> Callable[[Source, str],
 CASES: dict[str, Callable[[Source, str], Case]] = {
     "nn.matmul": _matmul,
     "nn.deformable_conv2d": _deformable,
+    "nn.correlation": _correlation,
     "einsum": _einsum,
     "nn.contrib_conv2d_pack": _conv2d_pack,
     "nn.contrib_conv2d_winograd_pack": _winograd,

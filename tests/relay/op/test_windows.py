@@ -209,3 +209,59 @@ def test_unknown_sizes_under_an_ellipsis_are_checked() -> None:
         assert np.asarray(vm.run(one, three)).tolist() == [2, 2, 2]
         with pytest.raises(ShapeMismatch):
             vm.run(three, np.ones((2, 2), "float32"))
+
+
+@pytest.mark.parametrize("is_multiply", [True, False])
+@pytest.mark.parametrize(
+    ("kernel", "most", "stride1", "stride2"), [(1, 1, 1, 1), (3, 4, 2, 2), (1, 0, 3, 1)]
+)
+def test_correlation_of_displaced_images(
+    kernel: int, most: int, stride1: int, stride2: int, is_multiply: bool
+) -> None:
+    """Element by element as Relay defines it, with sizes that only the run knows."""
+    rng = np.random.default_rng(13)
+    first, second = rng.normal(size=(2, 2, 3, 7, 9)).astype("float32")
+    sizes = (relay.DimVar("n"), 3, relay.DimVar("h"), relay.DimVar("w"))
+    left_image, right_image = relay.var("a", shape=sizes), relay.var("b", shape=sizes)
+    call = nn.correlation(
+        left_image, right_image, kernel, most, stride1, stride2, (2, 1), is_multiply, "NCHW"
+    )
+    params = [left_image, right_image]
+    with nvm.VirtualMachine(nvm.compile(relay.Function(params, call))) as vm:
+        found = vm.run(first, second).numpy()
+        with pytest.raises(nvm.NimbleError, match="w"):
+            vm.run(first, second[..., :8].copy())
+    p, q = (np.pad(v, ((0, 0), (0, 0), (2, 2), (1, 1))) for v in (first, second))
+    border, reach = most + (kernel - 1) // 2, most // stride2
+    rows, columns = ((size - 2 * border + stride1 - 1) // stride1 for size in p.shape[2:])
+    across = 2 * reach + 1
+    assert found.shape == (2, across**2, rows, columns)
+    for n, d, y, x in np.ndindex(*found.shape):
+        top, left = y * stride1 + most, x * stride1 + most
+        down = top + (d // across - reach) * stride2
+        right = left + (d % across - reach) * stride2
+        a = p[n, :, top : top + kernel, left : left + kernel].astype("float64")
+        b = q[n, :, down : down + kernel, right : right + kernel]
+        wanted = (a * b if is_multiply else np.abs(a - b)).mean()
+        np.testing.assert_allclose(found[n, d, y, x], wanted, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"kernel_size": 2}, "kernel_size must be odd"),
+        ({"layout": "NHWC"}, "layout must be NCHW"),
+        ({"stride1": 0}, "stride1 must be 1 integers >= 1"),
+        ({"max_displacement": 9}, "the window does not fit the padded axis"),
+    ],
+)
+def test_correlation_refuses(changed: dict[str, Any], message: str) -> None:
+    x = relay.var("x", shape=(1, 2, 8, 8))
+    given = {
+        "kernel_size": 1, "max_displacement": 1, "stride1": 1, "stride2": 1, "padding": 0, "is_multiply": True,
+        "layout": "NCHW", **changed,
+    }  # fmt: skip
+    with pytest.raises(RelayTypeError, match=message):
+        relay.infer_type(
+            relay.IRModule.from_expr(relay.Function([x], nn.correlation(x, x, **given)))
+        )
