@@ -31,6 +31,7 @@ from nimblevm.compiler.passes.project_tables import PROJECT_TABLES
 from nimblevm.compiler.passes.shape_functions import SHAPE_FUNCTIONS
 from nimblevm.compiler.passes.simplify import SIMPLIFY
 from nimblevm.compiler.passes.specialize_loops import SPECIALIZE_LOOPS
+from nimblevm.compiler.passes.split_calls import SPLIT_CALLS
 from nimblevm.compiler.passes.split_inputs import SPLIT_INPUTS
 from nimblevm.compiler.passes.split_loops import SPLIT_LOOPS
 from nimblevm.compiler.passes.split_products import SPLIT_PRODUCTS
@@ -63,6 +64,7 @@ PIPELINE = Sequential(
         PARTITION,
         PACK_CONVOLUTIONS,
         WINOGRAD,
+        SPLIT_CALLS,
         DEAD_CODE,
         PACK_WEIGHTS,
         # Kernels, and where they run.

@@ -221,6 +221,15 @@ def add(a: Dim, b: Dim) -> Dim:
     return from_polynomial(_combine(a, b, 1))
 
 
+def total(parts: Iterable[Dim]) -> Dim:
+    """The sum of all: one unknown where it grows too large, where a chain of `add` leaves some summands beside it."""
+    poly: Polynomial = {}
+    for part in parts:
+        for atoms, coefficient in polynomial(part).items():
+            poly[atoms] = poly.get(atoms, 0) + coefficient
+    return from_polynomial(poly)
+
+
 def sub(a: Dim, b: Dim) -> Dim:
     """a - b (may denote a negative number)."""
     if isinstance(a, int) and isinstance(b, int):

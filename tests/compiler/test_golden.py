@@ -57,6 +57,7 @@ from nimblevm.compiler.passes.simplify import SIMPLIFY
 from nimblevm.compiler.passes.simplify_inference import SIMPLIFY_INFERENCE
 from nimblevm.compiler.passes.specialize_loops import SPECIALIZE_LOOPS
 from nimblevm.compiler.passes.split_args import SPLIT_ARGS
+from nimblevm.compiler.passes.split_calls import SPLIT_CALLS
 from nimblevm.compiler.passes.split_inputs import SPLIT_INPUTS
 from nimblevm.compiler.passes.split_loops import SPLIT_LOOPS
 from nimblevm.compiler.passes.split_products import SPLIT_PRODUCTS
@@ -82,7 +83,7 @@ PASSES: dict[str, Pass] = {
         SPECIALIZE_LOOPS, PROJECT_TABLES, FOLD_BATCH_NORM, PACK_CONVOLUTIONS, WINOGRAD, PLAN_DEVICES, PARTITION,
         COMBINE_PARALLEL_DENSE, CANONICALIZE_OPS, DEFUSE_OPS, DIV_TO_MUL, FAST_MATH, FOLD_EXPLICIT_PADDING, SPLIT_ARGS,
         TO_BASIC_BLOCK, COMBINE_DENSE, COMBINE_UNITS, COMBINE_BATCH_MATMUL, COMBINE_CONV2D,
-        CANONICALIZE_QNN,
+        CANONICALIZE_QNN, SPLIT_CALLS,
     )
 }  # fmt: skip
 CASES = sorted(path for name in PASSES for path in (GOLDEN / name).glob("*.rly"))

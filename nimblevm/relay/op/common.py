@@ -152,11 +152,12 @@ def common_shape(
             )
         for at, size in enumerate(part.shape):
             if at == joined:
-                shape[at] = dims.add(shape[at], size)
                 continue
             require_same(ctx, ((0, known[at]), at, shape[at]), ((0, position), at, size))
             if isinstance(size, int) and not isinstance(shape[at], int):
                 shape[at], known[at] = size, position
+    if joined is not None:
+        shape[joined] = dims.total([part.shape[joined] for part in parts])
     return shape
 
 
