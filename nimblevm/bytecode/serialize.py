@@ -22,6 +22,7 @@ from typing import Any
 import msgpack
 
 from nimblevm import dtypes
+from nimblevm.bytecode.distinct_bytes import DistinctBytes
 from nimblevm.errors import CompileError
 
 FORMAT_VERSION = 2
@@ -111,15 +112,14 @@ class FunctionRecord:
 
 @dataclass(frozen=True, slots=True)
 class ConstantRecord:
-    """A tensor constant; `data` is its row-major bytes (any C-contiguous buffer), `digest` their SHA-256 where it is
-    known already. One that is bound late has no data; `weight` (index, else -1) and `layout` say what its bytes are.
+    """A tensor constant; `data` is its row-major bytes (any C-contiguous buffer). One that is bound late has no data;
+    `weight` (index, else -1) and `layout` say what its bytes are.
     """
 
     dtype: int
     dims: tuple[int, ...]
     data: Any
     device: int = 0
-    digest: bytes = field(default=b"", compare=False)
     weight: int = -1
     layout: tuple[int, ...] = ()
 
@@ -250,7 +250,8 @@ class ProgramBuilder:
         self._notes: dict[NoteRecord, int] = {NO_NOTE: 0}
         self._sources: dict[str, int] = {}
         self.weights_file = ""
-        self._constants: dict[tuple[Any, ...], int] = {}
+        self._constants = DistinctBytes()
+        self._late_constants: dict[tuple[Any, ...], int] = {}
         self._weights: dict[str, WeightRecord] = {}
         self._late: dict[int, str] = {}
         self._constant_records: list[ConstantRecord] = []
@@ -311,16 +312,12 @@ class ProgramBuilder:
         return self._notes.setdefault(NoteRecord(text, source, line, column), len(self._notes))
 
     def constant(self, dtype: str, dims: Iterable[int], data: Any, device: int = 0) -> int:
-        """Index of a constant; `data` (C-contiguous buffer, kept, not copied) is compared by its
-        SHA-256.
-        """
+        """Index of a constant; equal ones are one. `data` (C-contiguous buffer) is kept, not copied."""
         number, shape = dtypes.dtype(dtype).number, tuple(int(d) for d in dims)
-        digest = hashlib.sha256(_bytes_view(data)).digest()
-        index = self._constants.setdefault(
-            (number, shape, device, digest), len(self._constant_records)
-        )
-        if index == len(self._constant_records):
-            self._constant_records.append(ConstantRecord(number, shape, data, device, digest))
+        new = len(self._constant_records)
+        index = self._constants.number((number, shape, device), _bytes_view(data), new)
+        if index == new:
+            self._constant_records.append(ConstantRecord(number, shape, data, device))
         return index
 
     def weight(self, name: str, dtype: str, dims: Iterable[int], digest: bytes = b"") -> None:
@@ -335,7 +332,7 @@ class ProgramBuilder:
         """Index of a constant whose elements are those of a declared weight in another layout (docs/format.md)."""
         number, shape = dtypes.dtype(dtype).number, tuple(int(d) for d in dims)
         words = tuple(int(w) for w in layout)
-        index = self._constants.setdefault(
+        index = self._late_constants.setdefault(
             (number, shape, device, weight, words), len(self._constant_records)
         )
         if index == len(self._constant_records):
@@ -434,7 +431,8 @@ def _layout_constants(records: Sequence[ConstantRecord]) -> tuple[list[list[Any]
     """
     rows: list[list[Any]] = []
     pieces: list[Any] = []
-    places: dict[tuple[bytes, int], int] = {}
+    distinct = DistinctBytes()
+    offsets: list[int] = []
     end = 0
     for record in records:
         dims, layout = list(record.dims), list(record.layout)
@@ -443,13 +441,13 @@ def _layout_constants(records: Sequence[ConstantRecord]) -> tuple[list[list[Any]
             rows.append([record.dtype, record.device, 0, size, dims, record.weight, layout])
             continue
         view = _bytes_view(record.data)
-        key = (record.digest or hashlib.sha256(view).digest(), view.nbytes)
-        offset = places.get(key)
-        if offset is None:
+        place = distinct.number((), view, len(offsets))
+        if place == len(offsets):
             padding = _padding(end)
-            offset = places[key] = end + len(padding)
+            offsets.append(end + len(padding))
             pieces += [padding, view]
-            end = offset + view.nbytes
+            end = offsets[place] + view.nbytes
+        offset = offsets[place]
         rows.append([record.dtype, record.device, offset, view.nbytes, dims, -1, layout])
     return rows, pieces
 

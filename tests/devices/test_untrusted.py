@@ -49,7 +49,7 @@ def constants(count: int) -> bytes:
         '.device "cpu"\n.device "simulated"\n.const uint8 [1] dev1 values 0\n.type int64\n'
         ".func @main public [] -> int t0\n  LoadConsti i0, 1\n  Ret i0\n.end\n"
     )
-    one = replace(program.constants[0], data=bytes(1 << 20), dims=(1 << 20,), digest=b"")
+    one = replace(program.constants[0], data=bytes(1 << 20), dims=(1 << 20,))
     return serialize(replace(program, constants=(one,) * count))
 
 
