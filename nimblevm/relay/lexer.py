@@ -101,13 +101,20 @@ def _directive(source: SourceText, at: int) -> Token:
     raise source.error(f'expected #[version = "{VERSION}"] or #[metadata]', at, at + 2)
 
 
+_INSTEAD = {"|": "logical_or(a, b)", "&": "logical_and(a, b)", "!": "logical_not(a)", "^": "bitwise_xor(a, b)"}
+"""What stands in Relay for an operator of other languages."""
+
+
 def _bad_character(source: SourceText, at: int) -> Exception:
     char = source.text[at]
     if char == '"':
         return source.error("this string is not closed; expected '\"' on the same line", at)
     if char in "%@":
-        return source.error(f"expected a name behind {char!r}", at)
-    return source.error(f"no token of Relay starts with {char!r}", at)
+        more = "; the remainder is floor_mod(a, b)" if char == "%" else ""
+        return source.error(f"expected a name behind {char!r}{more}", at)
+    instead = _INSTEAD.get(char)
+    more = f": write {instead}" if instead is not None else ""
+    return source.error(f"no token of Relay starts with {char!r}{more}", at)
 
 
 def tokenize(source: SourceText) -> list[Token]:

@@ -69,6 +69,20 @@ def test_blanks_are_read_once() -> None:
     assert isinstance(expr("1 /* the end */"), relay.Constant)
 
 
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("%x || %x", r"write logical_or\(a, b\)"),
+        ("%x && %x", r"write logical_and\(a, b\)"),
+        ("!%x", r"write logical_not\(a\)"),
+        ("%x % 2", r"floor_mod\(a, b\)"),
+    ],
+)
+def test_operators_of_other_languages(written: str, hint: str) -> None:
+    with pytest.raises(RelaySyntaxError, match=hint):
+        expr(f"free_var %x: bool; {written}")
+
+
 # --- literals -----------------------------------------------------------------------------------------
 
 
