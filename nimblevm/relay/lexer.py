@@ -101,7 +101,12 @@ def _directive(source: SourceText, at: int) -> Token:
     raise source.error(f'expected #[version = "{VERSION}"] or #[metadata]', at, at + 2)
 
 
-_INSTEAD = {"|": "logical_or(a, b)", "&": "logical_and(a, b)", "!": "logical_not(a)", "^": "bitwise_xor(a, b)"}
+_INSTEAD = {
+    "|": "logical_or(a, b)",
+    "&": "logical_and(a, b)",
+    "!": "logical_not(a)",
+    "^": "bitwise_xor(a, b)",
+}
 """What stands in Relay for an operator of other languages."""
 
 
