@@ -176,8 +176,8 @@ def test_rows_end_with_the_products_that_they_stand_beside(
     assert {b.turns for b in beside} == {turns}
 
 
-@pytest.mark.parametrize(("inputs", "is_beside"), [(512, True), (513, False)])
-def test_weights_of_more_than_4_mib_stay_before_the_steps(
+@pytest.mark.parametrize(("inputs", "is_beside"), [(384, True), (385, False)])
+def test_weights_of_more_than_3_mib_stay_before_the_steps(
     inputs: int, is_beside: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = nvm.relay.parse(lstm.text(inputs, 512))

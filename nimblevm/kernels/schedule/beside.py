@@ -52,10 +52,10 @@ from nimblevm.kernels.variants import Choices
 
 _FEW = 5
 """So many rows at the end are worth a turn of their own beside the steps; fewer are computed first."""
-_MOST = 4 << 20
+_MOST = 3 << 20
 """Bytes of weights that are read again every 8 rows: more than these, with the step's, a shared third-level cache may
-not hold. Of two layers 512->512, with 8 MB in all, a step takes 4 to 5 % less than without on a quiet machine and as
-long on a busy one (docs/performance-log.md).
+not hold. Two layers 512->512, with 8 MB in the second, took 4 to 5 % less in turns with themselves on a quiet machine
+and 5 to 16 % more in turns with another program (docs/performance-log.md).
 """
 
 
