@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from nimblevm.compiler.block_tree import BlockTree
 from nimblevm.compiler.dataflow import keeps_order
 from nimblevm.compiler.fuse_attention import MOVES, BlockView, attention_groups
+from nimblevm.compiler.fused_size import Member, written
 from nimblevm.compiler.op_class import OpClass, class_of
 from nimblevm.compiler.rewrite import type_of
 from nimblevm.relay.ir import (
@@ -39,8 +40,8 @@ class Kind(enum.Enum):
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """An item that can be part of a group. consumers: indices of nodes; outside: read by anything
-    else.
+    """An item that can be part of a group. consumers: indices of nodes; reads: how often they read it; outside: read
+    by anything else.
     """
 
     index: int
@@ -48,7 +49,13 @@ class Node:
     pattern: OpPattern
     may_fail: bool = False
     consumers: list[int] = field(default_factory=list)
+    reads: int = 0
     outside: bool = False
+
+    @property
+    def keeps_index(self) -> bool:
+        """Whether an element depends on the elements of operands at its own index alone, up to broadcasting."""
+        return self.kind is Kind.OP and self.pattern <= OpPattern.BROADCAST
 
 
 @dataclass(eq=False, slots=True)
@@ -61,6 +68,8 @@ class Group:
     outside   members that other code reads
     fails     members that may fail, and the lowest epoch of one
     products  members that are products with packed weights
+    moves     members that read operands at other indices than their own
+    forks     readings of members beyond the first
     """
 
     members: list[int]
@@ -72,6 +81,8 @@ class Group:
     fails: int
     first_epoch: int
     products: int = 0
+    moves: int = 0
+    forks: int = 0
 
     @property
     def is_open(self) -> bool:
@@ -156,7 +167,9 @@ class BlockGraph:
             for index, nested in self.readers(var):
                 if nested or index not in self.nodes:
                     node.outside = True
-                elif index not in node.consumers[-1:]:
+                    continue
+                node.reads += 1
+                if index not in node.consumers[-1:]:
                     node.consumers.append(index)
 
     def readers(self, var: Var) -> Iterator[tuple[int, bool]]:
@@ -198,6 +211,7 @@ class BlockGraph:
             self.groups[index] = Group(
                 [index], node.pattern, int(node.kind is Kind.OP), operands, index,
                 int(node.outside), int(node.may_fail), self.epochs[index], int(self._is_product(index)),
+                int(not node.keeps_index), max(node.reads + node.outside - 1, 0),
             )  # fmt: skip
         self._join_attention()
         parent = self._post_dominators()
@@ -290,7 +304,7 @@ class BlockGraph:
         count -= sum(v in base.operands for v in inner)
         last = max(g.last for g in groups)
         outputs = sum(g.outside for g in groups) + (not self.nodes[last].outside)
-        if sum(g.ops for g in groups) > MAX_OPS or count + outputs > MAX_OPERANDS:
+        if count + outputs > MAX_OPERANDS or self._too_large(groups):
             return False
         if not self._effects_allow(groups, last) or not self._products_fit(groups):
             return False
@@ -299,6 +313,28 @@ class BlockGraph:
         base.operands |= added
         base.operands.difference_update(inner)
         return True
+
+    def _too_large(self, groups: list[Group]) -> bool:
+        """Whether a kernel of these groups had more than MAX_OPS operators, counted as often as they are written."""
+        ops = sum(g.ops for g in groups)
+        forks = sum(g.forks for g in groups)
+        # A reading doubles at most what is written of all before it, and only where the indices differ.
+        if (
+            ops > MAX_OPS
+            or not any(g.moves for g in groups)
+            or ops << min(forks, MAX_OPS) <= MAX_OPS
+        ):
+            return ops > MAX_OPS
+        members = {i for g in groups for i in g.members}
+        return written([self._member(i, members) for i in sorted(members)], MAX_OPS) > MAX_OPS
+
+    def _member(self, index: int, members: set[int]) -> Member:
+        node = self.nodes[index]
+        sources = [self.at.get(a) if isinstance(a, Var) else None for a in self.operands(index)]
+        return Member(
+            index, type_of(self.values[index]), [s for s in sources if s in members], node.keeps_index,
+            int(node.kind is Kind.OP), self._leaves(index, members),
+        )  # fmt: skip
 
     def _group_of(self, atom: Expr) -> Group | None:
         index = self.at.get(atom) if isinstance(atom, Var) else None
@@ -316,6 +352,8 @@ class BlockGraph:
             )
         base.fails += group.fails
         base.products += group.products
+        base.moves += group.moves
+        base.forks += group.forks
         for index in group.members:
             self.groups[index] = base
 

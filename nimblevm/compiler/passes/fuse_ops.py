@@ -13,8 +13,9 @@ go along.
 Never fused: operators whose size depends on data, rank-0 integer arithmetic (integer instructions),
 reshapes other than those that add or drop axes of size 1 (views). A may_fail operator moves to its
 group's place only if nothing between could fail, branch, call or write. A group has at most 256
-operators and 32 operands. Everything else of class KERNEL becomes a group of one. What only a C
-kernel computes gets a parameter for each operand, constants and repeated ones too.
+operators, each counted as often as its code is written (fused_size.py), and 32 operands.
+Everything else of class KERNEL becomes a group of one. What only a C kernel computes gets a
+parameter for each operand, constants and repeated ones too.
 
 Needs: ANF, inferred types. Keeps: both. Cost: O(n log n), with the group limit as factor.
 """
