@@ -1,6 +1,7 @@
 """Random programs of all operators that a program can call: oracle = compiled = saved and loaded = native off (IR).
 
-Several programs are the functions of one module and are compiled together. With those of test_random_programs.py, 5,000 programs.
+Several programs are the functions of one module and are compiled together. With those of test_random_programs.py, at
+least 5,000 programs.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ from tests.properties.operators import (
 )
 from tests.relay.op.draw import SeededSource
 
-SHARDS, PER_SHARD, TOGETHER = 14, 250, 10
+PROGRAMS, TOGETHER = 3500, 10
+PER_SHARD = -(-len(DRAWN) // TOGETHER) * TOGETHER
+"""Each operator in first place at least once."""
+SHARDS = -(-PROGRAMS // PER_SHARD)
 OPTIONS: tuple[dict[str, Any], ...] = ({}, {}, {"verify": True}, {"unbox": False}, dict(PLAIN))
 
 

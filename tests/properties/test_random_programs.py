@@ -1,6 +1,6 @@
 """Random well-typed programs: oracle = compiled = saved and loaded = native off (IR interpreter).
 
-1,500 of the 5,000 programs in CI; the others are those of test_operator_programs.py.
+1,500 of the programs in CI, at least 5,000; the others are those of test_operator_programs.py.
 """
 
 from __future__ import annotations
