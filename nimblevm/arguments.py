@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 import re
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -18,6 +19,8 @@ from functools import cache, wraps
 from inspect import isclass, isfunction, signature
 from numbers import Real
 from typing import Any, Literal, TypeVar, Union
+
+import numpy as np
 
 from nimblevm.errors import InvalidInputType, NimbleError
 
@@ -157,6 +160,21 @@ def shown(value: Any) -> str:
     return f"the {kind} {text if len(text) <= _SHOWN else text[:_SHOWN] + '...'}"
 
 
+def refuse_mask(value: object, place: Callable[[], str]) -> None:
+    """Raises InvalidInputType for a numpy array with masked elements: a tensor would show what lies behind the mask.
+
+    place: names the array in the error; asked only then.
+    """
+    # Who has such an array has loaded the module, which takes as long as all of numpy's others.
+    if type(value) is np.ndarray or "numpy.ma" not in sys.modules:
+        return
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise InvalidInputType(
+            f"{place()}: {np.ma.count_masked(value)} of {value.size} elements are masked, and a tensor has no mask; "
+            "x.filled(value) gives them a value"
+        )
+
+
 def fits(value: Any, hint: Any) -> bool:
     """Whether a value is of the kind of an annotation. Numbers of numpy stand for Python's; in doubt it is."""
     if hint is Any:
@@ -255,5 +273,5 @@ def _raised_here(error: BaseException) -> bool:
 
 __all__ = [
     "check_arguments", "explain_arguments", "explain_missing", "explained", "explained_constructor",
-    "explained_methods", "fits", "misfit", "shown",
+    "explained_methods", "fits", "misfit", "refuse_mask", "shown",
 ]  # fmt: skip

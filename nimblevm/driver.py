@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nimblevm import dtypes
-from nimblevm.arguments import check_arguments, shown
+from nimblevm.arguments import check_arguments, refuse_mask, shown
 from nimblevm.bytecode.executable import Executable
 from nimblevm.bytecode.serialize import NATIVE, ProgramBuilder, SectionRecord, serialize
 from nimblevm.compiler import device_targets
@@ -509,6 +509,7 @@ def _constant(param: Var, value: Any, copy: bool) -> Constant:
     declared: Type | None = param.type_annotation
     plain = isinstance(value, bool | int | float | list | tuple)
     dtype = declared.dtype if plain and isinstance(declared, TensorType) else None
+    refuse_mask(value, lambda: f"params: %{param.name_hint}")
     try:
         array = np.asarray(value.numpy() if hasattr(value, "numpy") else value, dtype)
     except (TypeError, ValueError, OverflowError) as error:

@@ -18,6 +18,7 @@ import numpy as np
 
 from nimblevm import dtypes
 from nimblevm._ffi import check, ffi, lib
+from nimblevm.arguments import refuse_mask
 from nimblevm.bytecode.types import text
 from nimblevm.errors import FileError, InvalidWeights, WeightsMismatch
 from nimblevm.files import path_text
@@ -194,6 +195,7 @@ def _is_text(name: str) -> bool:
 def _array(name: object, value: Any) -> np.ndarray[Any, Any]:
     if not isinstance(name, str) or "\0" in name or not _is_text(name):
         raise InvalidWeights(f"weights are named by strings without NUL, not {name!r}")
+    refuse_mask(value, lambda: f"weight {name}")
     try:
         array = np.asarray(value.numpy() if hasattr(value, "numpy") else value, order="C")
     except (TypeError, ValueError) as error:

@@ -19,7 +19,7 @@ from typing import Any as AnyValue
 import numpy as np
 
 from nimblevm import dtypes
-from nimblevm.arguments import shown
+from nimblevm.arguments import refuse_mask, shown
 from nimblevm.errors import InvalidInputType
 from nimblevm.relay import ir, op
 from nimblevm.relay.builder_sizes import dims_of, given, ints_of, is_computed, vector
@@ -64,6 +64,7 @@ def const(
     """A constant: arrays keep their dtype; Python numbers and lists become int32, float32 or bool unless dtype (a
     name, or a type that has it) says otherwise (an integer that needs it becomes int64)."""
     dtype = dtype.dtype if isinstance(dtype, TensorType) else dtype
+    refuse_mask(value, lambda: "const")
     try:
         array = np.asarray(value, dtype)
     except (TypeError, ValueError, OverflowError) as error:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nimblevm.arguments import shown
+from nimblevm.arguments import refuse_mask, shown
 from nimblevm.errors import InvalidInputType
 from nimblevm.relay import ir, op
 from nimblevm.relay.types import TensorType
@@ -102,6 +102,7 @@ def dtype_of(expr: ir.Expr) -> str | None:
 def constant(value: Any, dtype: str | None) -> ir.Constant:
     """A Python number or array as a constant; a number takes `dtype`, which must be able to hold it."""
     if isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array__"):
+        refuse_mask(value, lambda: "an array as an operand")
         return ir.Constant(np.asarray(value))
     if not isinstance(value, Number):
         raise TypeError(f"expected an expression, an array or a number, got {type(value).__name__}")

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from nimblevm import dtypes
+from nimblevm.arguments import refuse_mask
 from nimblevm.errors import InvalidInput, InvalidInputType
 from nimblevm.relay.dim_scope import DimScope
 from nimblevm.relay.dims import DimVar
@@ -246,6 +247,7 @@ def _tensor(item: Any, expected: Type | None, where: str) -> np.ndarray[Any, Any
     wanted = expected.dtype if isinstance(expected, TensorType) else None
     if isinstance(item, bool | int | float) and not isinstance(item, np.generic):
         return _scalar(item, wanted, where)
+    refuse_mask(item, lambda: where)
     array = np.asarray(item, order="C")
     if array.dtype.name not in dtypes.BY_NAME:
         raise InvalidInputType(f"{where}: {type(item).__name__} is no tensor (dtype {array.dtype})")

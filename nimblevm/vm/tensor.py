@@ -12,7 +12,7 @@ import numpy as np
 
 from nimblevm import dtypes
 from nimblevm._ffi import ffi, lib
-from nimblevm.arguments import shown
+from nimblevm.arguments import refuse_mask, shown
 from nimblevm.devices.device import Device
 from nimblevm.errors import InvalidInput, InvalidInputType, ValueMoved
 
@@ -259,7 +259,7 @@ def as_array(value: Any, place: Callable[[], str]) -> np.ndarray[Any, Any]:
     """A numpy view of anything that is a tensor: DLPack, buffer protocol, __array__; no copy where possible.
 
     `place` names the argument in errors (it is asked only then). Raises InvalidInputType for what is no
-    tensor or has a dtype that Relay lacks (byte-swapped, structured, complex, object).
+    tensor, has masked elements or a dtype that Relay lacks (byte-swapped, structured, complex, object).
     """
     array = _view(value, place)
     if array.dtype in DTYPE_NUMBERS:
@@ -276,6 +276,7 @@ def as_array(value: Any, place: Callable[[], str]) -> np.ndarray[Any, Any]:
 
 def _view(value: Any, place: Callable[[], str]) -> np.ndarray[Any, Any]:
     if isinstance(value, np.ndarray):
+        refuse_mask(value, place)
         return value
     if isinstance(value, Tensor):
         return value.numpy()
