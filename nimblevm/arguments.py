@@ -170,7 +170,7 @@ def refuse_mask(value: object, place: Callable[[], str]) -> None:
         return
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise InvalidInputType(
-            f"{place()}: {np.ma.count_masked(value)} of {value.size} elements are masked, and a tensor has no mask; "
+            f"{place()}: {int(np.sum(value.mask))} of {value.size} elements are masked, and a tensor has no mask; "
             "x.filled(value) gives them a value"
         )
 
