@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from nimblevm.compiler.constants import late_constant
-from nimblevm.compiler.rewrite import Rewriter, op_call, type_of, typed
+from nimblevm.compiler.rewrite import TupleRewriter, op_call, type_of, typed
 from nimblevm.relay.ir import Call, Constant, Expr, Let, Tuple, TupleGetItem, late_array
 from nimblevm.relay.op import adaptive_pool, binary, compare, pool, unary
 from nimblevm.relay.op.registry import Op
@@ -35,13 +35,12 @@ REDUCTIONS = frozenset({"sum", "mean", "max", "min", "prod"})
 RESIZES = frozenset({"image.resize2d", "nn.upsampling"})
 
 
-class ChannelsLast(Rewriter):
+class ChannelsLast(TupleRewriter):
     """See the module's docstring."""
 
     def __init__(self) -> None:
         super().__init__()
         self.last: dict[Expr, Expr] = {}
-        self.tuples: dict[Expr, Tuple] = {}
         self.norms: dict[Expr, Call] = {}
 
     # --- what is known --------------------------------------------------------------------------
@@ -70,12 +69,11 @@ class ChannelsLast(Rewriter):
         return found
 
     def bind(self, let: Let, value: Expr) -> None:
+        super().bind(let, value)
         if value in self.last:
             self.last[let.var] = self.last[value]
         if value in self.norms:
             self.norms[let.var] = self.norms[value]
-        if isinstance(value, Tuple):
-            self.tuples[let.var] = value
 
     # --- operators ------------------------------------------------------------------------------
 
@@ -178,7 +176,7 @@ class ChannelsLast(Rewriter):
         return call
 
     def _concatenate(self, call: Call) -> Expr:
-        parts = call.args[0] if isinstance(call.args[0], Tuple) else self.tuples.get(call.args[0])
+        parts = self.tuple_of(call.args[0])
         if parts is None or not all(part in self.last for part in parts.fields):
             return call
         fields = tuple(self.last[part] for part in parts.fields)

@@ -22,6 +22,7 @@ from nimblevm.relay.ir import (
     Let,
     Match,
     Span,
+    Tuple,
     Var,
     children,
 )
@@ -146,6 +147,22 @@ class Rewriter:
                 new = with_children(node, tuple([memo[child] for child in children(node)]))
                 memo[node] = self.visit(node, new)
         return memo[root]
+
+
+class TupleRewriter(Rewriter):
+    """A rewriter that sees through the names of tuples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tuples: dict[Expr, Tuple] = {}
+
+    def bind(self, let: Let, value: Expr) -> None:
+        if isinstance(value, Tuple):
+            self._tuples[let.var] = value
+
+    def tuple_of(self, expr: Expr) -> Tuple | None:
+        """The tuple that a rebuilt expression is, or names by a let that has been passed."""
+        return expr if isinstance(expr, Tuple) else self._tuples.get(expr)
 
 
 def postorder(root: Expr) -> list[Expr]:

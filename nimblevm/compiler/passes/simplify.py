@@ -21,8 +21,15 @@ import numpy as np
 
 from nimblevm import dtypes
 from nimblevm.compiler.pass_base import Pass, PassContext
-from nimblevm.compiler.rewrite import Rewriter, map_functions, op_call, type_of, typed, with_body
-from nimblevm.relay.ir import Call, Constant, Expr, Function, If, Let, Tuple, TupleGetItem, is_known
+from nimblevm.compiler.rewrite import (
+    TupleRewriter,
+    map_functions,
+    op_call,
+    type_of,
+    typed,
+    with_body,
+)
+from nimblevm.relay.ir import Call, Constant, Expr, Function, If, Tuple, TupleGetItem, is_known
 from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import TensorType, scalar_type
@@ -44,19 +51,11 @@ _SAME_VALUE = frozenset(
 _INVOLUTIONS = frozenset({"logical_not", "negative", "bitwise_not"})
 
 
-class _Simplifier(Rewriter):
-    def __init__(self) -> None:
-        super().__init__()
-        self.tuples: dict[Expr, Tuple] = {}
-
-    def bind(self, let: Let, value: Expr) -> None:
-        if isinstance(value, Tuple):
-            self.tuples[let.var] = value
-
+class _Simplifier(TupleRewriter):
     def visit(self, node: Expr, new: Expr) -> Expr:
         match new:
             case TupleGetItem(tuple_value=value):
-                found = value if isinstance(value, Tuple) else self.tuples.get(value)
+                found = self.tuple_of(value)
                 if found is not None:
                     return _same(found.fields[new.index], new)
             case If(cond=Constant(data=data)):

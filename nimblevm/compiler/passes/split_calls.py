@@ -22,10 +22,17 @@ from collections.abc import Callable, Sequence
 
 from nimblevm.compiler.fusion import MAX_OPERANDS
 from nimblevm.compiler.pass_base import Pass, PassContext
-from nimblevm.compiler.rewrite import Rewriter, map_functions, op_call, type_of, typed, with_body
+from nimblevm.compiler.rewrite import (
+    TupleRewriter,
+    map_functions,
+    op_call,
+    type_of,
+    typed,
+    with_body,
+)
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim
-from nimblevm.relay.ir import Call, Expr, Function, Let, Tuple, TupleGetItem
+from nimblevm.relay.ir import Call, Expr, Function, Tuple, TupleGetItem
 from nimblevm.relay.module import IRModule
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.types import TensorType, TupleType, value_tensors
@@ -54,19 +61,11 @@ def _fields(data: Expr) -> tuple[Expr, ...]:
     return tuple([typed(TupleGetItem(data, i, span=data.span), t) for i, t in enumerate(types)])
 
 
-class _Writer(Rewriter):
-    def __init__(self) -> None:
-        super().__init__()
-        self.tuples: dict[Expr, Tuple] = {}
-
-    def bind(self, let: Let, value: Expr) -> None:
-        if isinstance(value, Tuple):
-            self.tuples[let.var] = value
-
+class _Writer(TupleRewriter):
     def visit(self, node: Expr, new: Expr) -> Expr:
         match new:
             case TupleGetItem(tuple_value=value):
-                found = value if isinstance(value, Tuple) else self.tuples.get(value)
+                found = self.tuple_of(value)
                 return new if found is None else found.fields[new.index]
             case Call(op=Op(name="concatenate")):
                 return _concatenate(new)
