@@ -119,6 +119,8 @@ def _bad_character(source: SourceText, at: int) -> Exception:
         return source.error(f"expected a name behind {char!r}{more}", at)
     instead = _INSTEAD.get(char)
     more = f": write {instead}" if instead is not None else ""
+    if char.isalnum():  # of another script: with the ASCII ones a token starts
+        more = "; names and numbers are of ASCII letters, digits and _"
     return source.error(f"no token of Relay starts with {char!r}{more}", at)
 
 
@@ -132,7 +134,11 @@ def tokenize(source: SourceText) -> list[Token]:
         )
     tokens: list[Token] = []
     append, make = tokens.append, tuple.__new__  # Token(...) would cost a third of this loop
-    at, depth, more = 0, 0, True
+    at, depth, more = (
+        int(text.startswith("\ufeff")),
+        0,
+        True,
+    )  # the mark that some editors put first
     while more:
         more = False
         for found in _TOKEN.finditer(text, at):

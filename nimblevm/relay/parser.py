@@ -162,7 +162,8 @@ class ModuleParser(ExprParser):
                 self.fail(f"undefined function @{name}{where_defined(f'@{name}', known)}", token)
         for name, token in self.type_mentions.items():
             if name not in self.type_names:
-                hint = where_defined(name, [*self.type_names, "Tensor"])
+                known = [*self.type_names, "Tensor"]
+                hint = "; write ref(type)" if name == "Ref" else where_defined(name, known)
                 self.fail(f"undefined type {name}{hint}", token)
 
 

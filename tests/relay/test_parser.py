@@ -61,6 +61,18 @@ def test_bare_carriage_return() -> None:
     same("free_var %x: int32;\r\n(%x,\r\n 1)", "free_var %x: int32; (%x, 1)")
 
 
+def test_the_mark_that_editors_put_first() -> None:
+    same("\ufefffree_var %x: int32; %x", "free_var %x: int32; %x")
+    with pytest.raises(RelaySyntaxError, match=":1:2: no token of Relay starts with"):
+        expr("1\ufeff")
+
+
+def test_letters_and_digits_of_other_scripts() -> None:
+    for text in ("%gr\xf6\xdfe", "1 + \u0664", "\uff11"):
+        with pytest.raises(RelaySyntaxError, match="names and numbers are of ASCII letters"):
+            expr(text)
+
+
 def test_blanks_are_read_once() -> None:
     assert isinstance(expr("1" + "\n" * 300_000), relay.Constant)
     with pytest.raises(RelaySyntaxError, match="no token of Relay starts with"):
