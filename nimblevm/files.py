@@ -9,7 +9,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from errno import EINVAL, EIO
+from errno import EACCES, EINVAL, EIO, EISDIR, ENOENT
 from pathlib import Path
 from typing import BinaryIO
 
@@ -28,6 +28,23 @@ def path_text(path: PathLike) -> str:
     except UnicodeEncodeError as error:
         raise FileError(EINVAL, f"{name!r}: no path: {error.reason}") from None
     return name
+
+
+def check_new_file(path: PathLike) -> None:
+    """Raises what `new_file` would where that can be told without writing: for work to end before it begins."""
+    name = path_text(path)
+    folder = os.path.dirname(os.path.realpath(name))
+    if os.path.isdir(name):
+        problem = EISDIR
+    elif os.path.exists(name) and not os.path.isfile(name):
+        return  # a pipe or a device
+    elif not os.path.isdir(folder):
+        problem = ENOENT
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        problem = EACCES
+    else:
+        return
+    raise FileError(problem, os.strerror(problem), name)
 
 
 @contextmanager
@@ -64,4 +81,4 @@ def write_text(path: PathLike, text: str) -> None:
         file.write(text.encode("utf-8", "replace"))
 
 
-__all__ = ["PathLike", "new_file", "path_text", "write_text"]
+__all__ = ["PathLike", "check_new_file", "new_file", "path_text", "write_text"]

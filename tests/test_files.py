@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nimblevm.errors import FileError
-from nimblevm.files import new_file, path_text, write_text
+from nimblevm.files import check_new_file, new_file, path_text, write_text
 
 
 def test_new_file(tmp_path: Path) -> None:
@@ -50,6 +50,24 @@ def test_errors_name_the_path(tmp_path: Path) -> None:
     for name, why in (("a\0b", "NUL"), ("\ud800", "surrogates")):
         with pytest.raises(FileError, match=why):
             write_text(name, "")
+
+
+def test_places_are_checked_without_writing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "link").symlink_to("none/file")
+    for good in ("file", "new"):
+        check_new_file(tmp_path / good)
+    check_new_file("/dev/full")
+    for bad, problem in (
+        (".", errno.EISDIR),
+        ("none/a", errno.ENOENT),
+        ("file/a", errno.ENOENT),
+        ("link", errno.ENOENT),
+    ):
+        with pytest.raises(FileError) as caught:
+            check_new_file(tmp_path / bad)
+        assert (caught.value.errno, caught.value.filename) == (problem, str(tmp_path / bad))
+    assert sorted(os.listdir(tmp_path)) == ["file", "link"]
 
 
 def test_links_and_devices(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from nimblevm.files import write_text
+from nimblevm.files import check_new_file, write_text
 
 _WIDTH = 120  # of tables that go to a file
 
@@ -71,6 +71,8 @@ def bench(
         plan = run.Plan.of(rows or [], wanted, counts, seconds, quick)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+    if json_file is not None:
+        check_new_file(json_file)
     console = Console() if sys.stdout.isatty() else Console(width=_WIDTH)
     found: dict[str, Any] = (
         studies.run(study, quick, console, _log) if study else run.run(plan, console, _log, plots)

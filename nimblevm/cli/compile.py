@@ -14,6 +14,7 @@ import nimblevm as nvm
 from nimblevm.cli.arrays import weights_of
 from nimblevm.cli.console import Mistake, is_stdin, progress_of, read_text, say
 from nimblevm.cli.options import SourceFile, WeightDtype
+from nimblevm.files import check_new_file
 
 _Output = Annotated[
     Path | None, typer.Option("-o", "--output", help="File to write; default: SOURCE with .nvm.")
@@ -120,12 +121,13 @@ def compile_(
 
 
 def _destination(source: Path, output: Path | None) -> Path:
-    """Where the executable goes. Mistake if it has no name, or the program's."""
+    """Where the executable goes. Mistake if it has no name, or the program's; FileError if it can't be made there."""
     if output is None and is_stdin(source):
         raise Mistake("a program from stdin has no name: name the executable with -o FILE.nvm")
     path = output or source.with_suffix(".nvm")
     if path == source:
         raise Mistake(f"{source} would be overwritten: name the executable with -o FILE.nvm")
+    check_new_file(path)
     return path
 
 

@@ -90,6 +90,19 @@ def is_stdin(path: Path) -> bool:
     return str(path) == "-"
 
 
+def number_of(text: str) -> int | float | None:
+    """The number that a word of the command line is, if it is one. int() and float() alone would also take groups of
+    digits (1_0) and digits of other scripts, which are no numbers to JSON, to numpy and to nvm-run.
+    """
+    if text.isascii() and "_" not in text:
+        for kind in (int, float):
+            try:
+                return kind(text)
+            except ValueError:
+                pass
+    return None
+
+
 def read_text(path: Path) -> str:
     """The text of a source file, or of stdin for "-". OSError; Mistake for what is no text."""
     try:
@@ -135,5 +148,5 @@ def progress_of(what: str) -> Iterator[Report]:
 
 __all__ = [
     "PROGRESS_AFTER", "Mistake", "Report", "complain", "err", "out", "plain",
-    "plain_lines", "is_stdin", "progress_of", "read_text", "say", "table",
+    "plain_lines", "is_stdin", "number_of", "progress_of", "read_text", "say", "table",
 ]  # fmt: skip

@@ -13,7 +13,7 @@ import nimblevm as nvm
 from nimblevm import dtypes
 from nimblevm.bytecode.types import AdtType, FunctionInfo, ParamInfo, TensorType
 from nimblevm.cli.arrays import is_array_file, member, numpy_file, read_array
-from nimblevm.cli.console import Mistake
+from nimblevm.cli.console import Mistake, number_of
 from nimblevm.cli.json_text import loads
 from nimblevm.cli.values import from_json
 
@@ -22,7 +22,7 @@ _HOW = (
     "FILE.npz or FILE.json that holds several by name"
 )
 _JSON = ("[", "{", '"')
-_RANDOM = re.compile(r"random(?::(\d+(?:x\d+)*)?)?")
+_RANDOM = re.compile(r"random(?::(\d+(?:x\d+)*)?)?", re.ASCII)
 
 
 class Inputs:
@@ -101,11 +101,9 @@ class Inputs:
             len(text) > 640 and text.lstrip("+-").isdecimal()
         ):  # int() may refuse it, float() gives infinity
             raise Mistake(f"%{param.name}: the number is too large")
-        for number in (int, float):
-            try:
-                return number(text)
-            except ValueError:
-                pass
+        number = number_of(text)
+        if number is not None:
+            return number
         place = f"%{param.name}={text}"
         if not text:
             raise Mistake(f"{place}: there is no value behind the =; {_HOW}")
@@ -138,7 +136,7 @@ class Inputs:
 
 def _json_file(path: str) -> Any:
     try:
-        return loads(Path(path).read_text(encoding="utf-8"))
+        return loads(Path(path).read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError:
         raise Mistake(f"{path} is no text; expected JSON") from None
     except json.JSONDecodeError as error:

@@ -26,6 +26,7 @@ from nimblevm.cli.options import (
 )
 from nimblevm.cli.run import loaded
 from nimblevm.cli.sources import find_sources
+from nimblevm.files import check_new_file
 from nimblevm.profiling.machine import Machine, cache_file, load_machine, save_machine
 from nimblevm.vm.profiler import KernelTime, LineTime, Profile
 
@@ -89,6 +90,9 @@ def profile(
       nimblevm profile lstm.nvm x=random:40x300
       nimblevm profile lstm.nvm x=x.npy --html profile.html --trace trace.json
     """
+    for wanted in (trace, html):
+        if wanted is not None:
+            check_new_file(wanted)
     with loaded(file, native, weights, None) as exe:
         named = Inputs(exe, exe.function(function), seed).read(inputs or [])
         with nvm.VirtualMachine(exe, device or None, threads=threads, fallback=fallback) as vm:

@@ -29,7 +29,7 @@ from nimblevm.cli.options import (
     Threads,
 )
 from nimblevm.cli.values import to_json
-from nimblevm.files import new_file
+from nimblevm.files import check_new_file, new_file
 
 _SHOWN = 2000
 """Characters of a data type's value that are shown."""
@@ -97,6 +97,8 @@ def run(
     """
     if output is not None and output.suffix not in (".npz", ".npy", ".json"):
         raise Mistake(f"-o {output}: the name must end in .npz, .npy or .json")
+    if output is not None:
+        check_new_file(output)
     with loaded(file, native, weights, public_key) as exe, _no_cycle_search():
         named = Inputs(exe, exe.function(function), seed).read(inputs or [])
         with nvm.VirtualMachine(

@@ -9,9 +9,9 @@ import typer
 
 import nimblevm as nvm
 from nimblevm.cli.arrays import weights_of
-from nimblevm.cli.console import Mistake, progress_of, read_text, say
+from nimblevm.cli.console import Mistake, number_of, progress_of, read_text, say
 from nimblevm.cli.options import SourceFile, WeightDtype
-from nimblevm.files import write_text
+from nimblevm.files import check_new_file, write_text
 
 
 def tune(
@@ -45,6 +45,8 @@ def tune(
       nimblevm tune model.rly --params weights.npz --rows 1,26 -o here.json
       nimblevm tune model.rly --params weights.npz --external blas
     """
+    path = output or source.with_suffix(".tuning.json")
+    check_new_file(path)
     bound = weights_of(params) if params is not None else {}
     with progress_of(f"tuning {source.name}") as report:
         mod = nvm.relay.parse(read_text(source), source_name=str(source))
@@ -52,17 +54,13 @@ def tune(
             mod, params=bound, weights=weights.value, rows=_numbers(rows), progress=report,
             external=external,
         )  # fmt: skip
-    path = output or source.with_suffix(".tuning.json")
     write_text(path, text)
     say(f"wrote {path}")
 
 
 def _numbers(text: str) -> list[int]:
-    try:
-        found = [int(part) for part in text.split(",")]
-    except ValueError:
-        found = []
-    if not found or min(found) < 1:
+    found = [n for n in map(number_of, text.split(",")) if isinstance(n, int) and n > 0]
+    if len(found) < text.count(",") + 1:
         raise Mistake(f"--rows takes positive numbers such as 1,26, not {text!r}")
     return found
 

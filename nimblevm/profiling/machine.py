@@ -87,7 +87,13 @@ def cache_file() -> Path:
 def load_machine(path: Path) -> Machine:
     """Raises OSError, ValueError."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8-sig"))
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"no JSON: line {error.lineno}, column {error.colno}: {error.msg}"
+        ) from None
+    except UnicodeDecodeError:
+        raise ValueError("it is no text; expected the JSON of a machine's limits") from None
     except RecursionError:
         raise ValueError("no limits of a machine: it nests too deep") from None
     return Machine.from_json(found)

@@ -66,6 +66,8 @@ MISTAKES = {
     "run: no object": (("run", "model.nvm", "list.json"), "expected an object of parameters by name"),
     "run: no text": (("run", "model.nvm", "x=model.json"), "model.json: No such file"),
     "run: ragged": (("run", "model.nvm", "x=[[1, 2, 3, 4], [1]]"), "ragged array: next to an array of 4 stands one of 1"),
+    "run: digits in groups": (("run", "model.nvm", "k=1_0"), "%k=1_0: neither a file, a number nor JSON"),
+    "run: digits of another script": (("run", "model.nvm", "k=\u0663"), "neither a file, a number nor JSON"),
     "run: no function": (("run", "model.nvm", "--function", "f"), "the executable has @main"),
     "run: no threads": (("run", "model.nvm", "--threads", "0"), "'--threads'"),
     "run: no device": (("run", "model.nvm", "xy.npz", "k=1", "--device", "abacus"), "abacus"),
@@ -122,6 +124,19 @@ WRITES = {
     "profile to .json": (("profile", "model.nvm", "xy.npz", "k=1", "--limits", "none", "--trace"), "o.json"),
     "keygen": (("keygen",), "o.pem"),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_missing_folder_is_noticed_before_the_work(
+    name: str, folder: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the work would need is not there either, and it's the folder that the message is about."""
+    arguments, output = WRITES[name]
+    for work in ("compile", "tune", "load"):
+        monkeypatch.setattr(nvm, work, None)
+    done = cli(*arguments, f"none/{output}")
+    assert (done.code, done.out) == (2, "")
+    assert f"error: none/{output}: No such file or directory" in done.err
 
 
 @pytest.mark.parametrize("name", WRITES)

@@ -66,6 +66,10 @@ def test_mistakes(folder: Path, cli: Cli) -> None:
     assert "no such file" in cli(*RUN, "--limits", "nothing.json").err.lower()
     done = cli(*RUN, "--limits", "list.json")
     assert (done.code, "no limits of a machine" in done.err) == (2, True)
+    done = cli(*RUN, "--limits", "broken.json")
+    assert (done.code, "--limits broken.json: no JSON: line 2, column 3" in done.err) == (2, True)
+    done = cli(*RUN, "--limits", "x.npy")
+    assert (done.code, "--limits x.npy: it is no text" in done.err) == (2, True)
     assert cli(*RUN, "--runs", "0").code == 2
     assert cli(*RUN, "--limits", "none", "--html", "none/p.html").code == 2
     assert "missing argument" in cli("profile", "model.nvm", "--limits", "none").err

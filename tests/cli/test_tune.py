@@ -30,8 +30,9 @@ def test_tune_and_compile_with_the_record(folder: Path, cli: Cli) -> None:
 
 
 def test_mistakes(folder: Path, cli: Cli) -> None:
-    done = cli("tune", "model.rly", "--rows", "0")
-    assert (done.code, "positive numbers" in done.err) == (2, True)
+    for rows in ("0", "1_0", "1,,2", "1.5", ""):
+        done = cli("tune", "model.rly", "--rows", rows)
+        assert (done.code, "positive numbers" in done.err) == (2, True)
     Path("bad.json").write_text("[]")
     done = cli("compile", "model.rly", "--tuning", "bad.json")
     assert (done.code, "tuning record" in done.err) == (2, True)
