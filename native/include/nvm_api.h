@@ -494,8 +494,8 @@ nvm_status nvm_vm_invoke(nvm_vm *vm, uint32_t function, const nvm_arg *args, siz
                          nvm_result **out_result);
 /* The same with a choice of what becomes of the result: `wants` has one entry, or one for each
  * field if the function's result is a tuple; n_wants 0 wants values. Errors also: INVALID_INPUT (a
- * number of wants or a buffer that can't fit), SHAPE_MISMATCH (a buffer that the result does not
- * fit; buffers are then as they were). */
+ * number of wants or a buffer that can't fit, buffers that share memory), SHAPE_MISMATCH (a buffer
+ * that the result does not fit); buffers are then as they were. */
 nvm_status nvm_vm_invoke_into(nvm_vm *vm, uint32_t function, const nvm_arg *args, size_t n_args,
                               const nvm_want *wants, uint32_t n_wants, nvm_result **out_result);
 /* nvm_vm_invoke of a function by name. */

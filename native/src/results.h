@@ -33,8 +33,8 @@ typedef struct nvm_wants {
 NVM_NODISCARD nvm_status nvm_wants_check(const nvm_program *program, uint32_t function,
                                          const nvm_want *items, uint32_t count,
                                          nvm_wants *out_wants);
-/* Fill the buffers that are wanted; the result then refers to them. Errors: SHAPE_MISMATCH, before
- * anything is written. */
+/* Fill the buffers that are wanted; the result then refers to them. Errors: SHAPE_MISMATCH, and
+ * INVALID_INPUT for two in the same memory; before anything is written. */
 NVM_NODISCARD nvm_status nvm_wants_fill(nvm_heap *heap, nvm_result *result, const nvm_wants *wants);
 
 /* Turn a value into a result; `value` is consumed, also on failure. A tensor whose memory anything

@@ -79,6 +79,23 @@ static nvm_status check_fit(const nvm_want *want, uint32_t field, const nvm_out 
   return NVM_OK;
 }
 
+/* Of two results in the same memory one would be lost. out[at]: result k, of that many bytes. */
+static nvm_status check_apart(const nvm_out *out, size_t at, const nvm_want *items, uint32_t k,
+                              size_t bytes) {
+  const uintptr_t start = (uintptr_t)items[k].data;
+  for (uint32_t j = k; bytes && j-- > 0;) {
+    const uintptr_t other = (uintptr_t)items[j].data;
+    size_t size;
+    at -= out[at].n_values;
+    if (items[j].kind != NVM_WANT_BUFFER || out[at].kind != NVM_OUT_TENSOR) continue;
+    NVM_TRY(nvm_shape_bytes((uint32_t)out[at].dtype, out[at].rank, out[at].shape, &size));
+    if (other < start ? start - other < size : size && other - start < bytes)
+      NVM_FAIL(NVM_INVALID_INPUT,
+               "the buffers for results %u and %u share memory; give each one of its own", j, k);
+  }
+  return NVM_OK;
+}
+
 nvm_status nvm_wants_fill(nvm_heap *heap, nvm_result *result, const nvm_wants *wants) {
   for (int write = 0; write < 2; write++) {
     size_t at = result->count - 1 - wants->depth; /* of the last field */
@@ -88,7 +105,10 @@ nvm_status nvm_wants_fill(nvm_heap *heap, nvm_result *result, const nvm_wants *w
       size_t bytes = 0;
       if (want->kind != NVM_WANT_BUFFER) continue;
       NVM_TRY(check_fit(want, k, out, &bytes));
-      if (!write) continue;
+      if (!write) {
+        NVM_TRY(check_apart(result->values, at, wants->items, k, bytes));
+        continue;
+      }
       if (bytes) memcpy(want->data, out->data, bytes);
       heap->copied_bytes += bytes;
       if (out->storage) nvm_storage_release(heap, out->storage);

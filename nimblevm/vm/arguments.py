@@ -277,7 +277,7 @@ class ArgumentList:
 
     def build(self) -> tuple[Any, int]:
         """(nvm_arg array, count)."""
-        if self.gifts:
+        if self.gifts or self.given_handles:
             self._check_gifts()
         count = len(self._codes)
         args = ffi.new(_ARGS, count)
@@ -378,7 +378,7 @@ class ArgumentList:
             arg.strides = numbers + rank
 
     def _check_gifts(self) -> None:
-        """InvalidInput if a tensor that is given away is passed a second time."""
+        """InvalidInput if a tensor or handle that is given away is passed a second time."""
         strided = (value for _, value in self._others if isinstance(value, np.ndarray))
         passed = {id(array) for array in (*self._arrays, *strided)}
         for gift in self.gifts:
@@ -387,6 +387,14 @@ class ArgumentList:
                     f"{gift.place()}: the tensor is given away here and passed a second time in the same call"
                 )
             passed.add(id(gift.array))
+        given, seen = set(map(id, self.given_handles)), set()
+        for number, value in self._others if given else ():
+            if id(value) in given and id(value) in seen:
+                place = _place_of(self._values, self._places, number)
+                raise InvalidInput(
+                    f"{place}: the handle is passed a second time in the call that it is given away to"
+                )
+            seen.add(id(value))
 
     def invoke(self, call: Callable[[], int]) -> int:
         """Run `call`, which gives a status, with the gifts taken; they are gone if it is 0."""

@@ -250,7 +250,7 @@ def move(value: Any) -> Moved:
     value: what a VM returned: a Tensor, a Handle, a tuple or ADT value of such. Once the call has succeeded, every
     Tensor and Handle in it raises ValueMoved when used. If the call raises, the value is as it was. An array that
     `numpy()` gave before keeps its elements. Numbers, numpy arrays and what another VM made are passed as always.
-    Giving a tensor away and passing it a second time in the same call is InvalidInput.
+    Giving a tensor or handle away and passing it a second time in the same call is InvalidInput.
     """
     return value if isinstance(value, Moved) else Moved(value)
 
@@ -283,6 +283,11 @@ def _view(value: Any, place: Callable[[], str]) -> np.ndarray[Any, Any]:
     if isinstance(value, np.generic):
         return np.asarray(value)
     if hasattr(value, "__dlpack__"):
+        negated = getattr(value, "is_neg", None)  # of torch, which exports it without its sign
+        if callable(negated) and negated():
+            raise InvalidInputType(
+                f"{place()}: the tensor is a negated view, which DLPack can't say; x.resolve_neg() is none"
+            )
         try:
             return np.from_dlpack(value)
         except (BufferError, RuntimeError, TypeError, ValueError) as error:

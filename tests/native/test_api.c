@@ -68,6 +68,11 @@ static void test_buffers(void) {
   expect(nvm_vm_invoke_into(vm, pairs, args, 3, wants, 2, &result), NVM_SHAPE_MISMATCH,
          "1200 bytes; the buffer for it has room for 1199");
   CHECK(number == -1 && result == NULL);
+  wants[1] = nvm_want_buffer(NVM_DTYPE_FLOAT32, floats, sizeof floats);
+  wants[0].data = &floats[LONG - 2];
+  expect(nvm_vm_invoke_into(vm, pairs, args, 3, wants, 2, &result), NVM_INVALID_INPUT,
+         "results 0 and 1 share memory");
+  wants[0].data = &number;
   wants[1].data = NULL;
   expect(nvm_vm_invoke_into(vm, pairs, args, 3, wants, 2, &result), NVM_INVALID_INPUT, "NULL");
   wants[1] = nvm_want_buffer(NVM_DTYPE_FLOAT16, floats, sizeof floats);

@@ -260,6 +260,20 @@ class DLPackOnly:
         return self._array.__dlpack_device__()
 
 
+class Negated(DLPackOnly):
+    """What torch gives as the imaginary part of a conjugated tensor; its DLPack export leaves the sign out."""
+
+    def is_neg(self) -> bool:
+        return True
+
+
+def test_negated_views_of_torch_are_refused(vm: nvm.VirtualMachine) -> None:
+    with pytest.raises(
+        nvm.errors.InvalidInputType, match=r"%x of @echo: .*negated view.*resolve_neg"
+    ):
+        vm.invoke("echo", Negated(np.ones((4, 6), np.float32)))
+
+
 @pytest.mark.parametrize("wrap", [lambda a: a, DLPackOnly, memoryview])
 @pytest.mark.parametrize(
     "view",

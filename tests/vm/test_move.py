@@ -120,6 +120,25 @@ def test_passing_twice_what_is_given_away(vm: nvm.VirtualMachine) -> None:
         np.testing.assert_array_equal(a, b)
 
 
+def test_passing_a_handle_twice_that_is_given_away(vm: nvm.VirtualMachine) -> None:
+    handle = vm.invoke("echo", rows(1, 2), out=nvm.KEEP)
+    for pair in (
+        (nvm.move(handle), handle),
+        (handle, nvm.move(handle)),
+        (nvm.move(handle), nvm.move(handle)),
+    ):
+        with pytest.raises(
+            nvm.InvalidInput, match=r"%t of @two: the handle is passed a second time"
+        ):
+            vm.invoke("two", *pair)
+    a, b = vm.invoke("two", handle, handle)
+    np.testing.assert_array_equal(a, b)
+    other = vm.invoke("echo", rows(1, 2), out=nvm.KEEP)
+    vm.invoke("two", nvm.move(handle), nvm.move(other))
+    with pytest.raises(nvm.ValueMoved):
+        handle.read()
+
+
 def test_a_failed_call_gives_everything_back(vm: nvm.VirtualMachine) -> None:
     for size in (1, 5):
         tensor = vm.invoke("echo", rows(*range(size)))

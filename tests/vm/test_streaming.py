@@ -151,6 +151,17 @@ def test_no_buffer_is_touched_if_one_does_not_fit(vm: nvm.VirtualMachine) -> Non
     assert b.tolist() == [-1] * 4
 
 
+def test_no_two_results_go_into_the_same_memory(vm: nvm.VirtualMachine) -> None:
+    memory = np.full(6, -1)
+    for a, b in ((memory[:3], memory[:3]), (memory[:3], memory[2:5]), (memory[1:4], memory[:3])):
+        with pytest.raises(nvm.InvalidInput, match="results 0 and 1 share memory"):
+            vm.invoke("swap", np.arange(3), np.arange(3), out=(a, b))
+        assert memory.tolist() == [-1] * 6
+    vm.invoke("swap", np.arange(3), np.arange(3, 6), out=(memory[:3], memory[3:]))
+    assert memory.tolist() == [3, 4, 5, 0, 1, 2]
+    vm.invoke("swap", np.arange(0), np.arange(0), out=(memory[:0], memory[:0]))
+
+
 def test_a_parameter_may_be_called_out(vm: nvm.VirtualMachine) -> None:
     assert vm.invoke("out", out=np.arange(2), name=3).tolist() == [3, 4]
     buffer = np.empty(2, np.int64)
