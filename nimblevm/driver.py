@@ -2,6 +2,7 @@
 
 exe = compile(mod)                         # IRModule or Function -> Executable
 data = compile_to_bytes(mod)               # the file alone, nothing is loaded
+mod = optimize(mod)                        # what instructions are made of
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from nimblevm.compiler import device_targets
 from nimblevm.compiler.constants import late_constant
 from nimblevm.compiler.copying import unshared
 from nimblevm.compiler.device_targets import Externals, OnPlacement
-from nimblevm.compiler.devices import Placement
+from nimblevm.compiler.devices import Devices, Placement
 from nimblevm.compiler.emit import KernelBuilder, emit
 from nimblevm.compiler.external import External
 from nimblevm.compiler.kernel_key import is_region
@@ -177,6 +178,23 @@ def compile_to_bytes(
     return _compiled(mod, params, ctx, entry_points, builder, late, weights_file, targets)
 
 
+def optimize(
+    mod: IRModule | Function,
+    params: Mapping[str, Any] | None = None,
+    *,
+    passes_off: Iterable[str] = (),
+    device: str | Sequence[str] | None = None,
+) -> IRModule:
+    """The module that `compile` makes instructions of, to look at: kernels are functions of their own, memory is
+    explicit. The parameters are those of `compile`; it takes the program itself, not this module."""
+    check_arguments(optimize, passes_off=passes_off)
+    off = frozenset({passes_off} if isinstance(passes_off, str) else passes_off)
+    general, own = _device_names(device)
+    ctx = PassContext(off, evaluate=evaluate_call, externals=_externals((), own))
+    with gc_paused():
+        return _optimized(mod, _params(params), ctx, None, (), _Targets(general)).mod
+
+
 def _device_names(device: str | Sequence[str] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The backends that run generated kernels, and those that bring their own code."""
     names = device_targets.parse(device)
@@ -253,43 +271,65 @@ def _compiled(
     weights_file: str = "",
     targets: _Targets | None = None,
 ) -> bytes:
+    with gc_paused():
+        made = _optimized(mod, params, ctx, entry_points, late, targets or _Targets())
+        stage = ctx.on_start or (lambda name: None)
+        stage("emit")
+        producer = {"nimblevm": VERSION}
+        if len(made.table) > 1:
+            builder = device_targets.with_code(builder, made.devices)
+        record = emit(
+            made.mod, ctx.unbox, producer, builder, ctx.kernels, made.arrays, weights_file, made.table
+        )  # fmt: skip
+        stage("file")
+        return serialize(record)
+
+
+@dataclass(frozen=True, slots=True)
+class _Optimized:
+    """What `emit` makes code of. table: the devices by number, as instructions name them."""
+
+    mod: IRModule
+    arrays: list[LateArray]
+    devices: Devices
+    table: tuple[str, ...]
+
+
+def _optimized(
+    mod: IRModule | Function,
+    params: Mapping[str, Any] | None,
+    ctx: PassContext,
+    entry_points: Iterable[str] | None,
+    late: Sequence[str],
+    targets: _Targets,
+) -> _Optimized:
     stage = ctx.on_start or (lambda name: None)
     mod = _module(mod)
     stage("infer_type")
     arrays: list[LateArray] = []
-    with gc_paused():
-        if params or late:
-            mod, arrays = _bound(
-                mod, params or {}, "main", late, copy=False
-            )  # the file holds the copy
-        if any(f.checked_type is None for f in mod.functions.values()):
-            check_well_formed(mod)
-            mod = infer_type(mod)
-        if entry_points is None:
-            names = [var.name_hint for var, f in mod.functions.items() if not is_region(f)]
-            own = [name for name in names if not from_prelude(mod, mod.get_global_var(name))]
-            entry_points = own or names
-        elif isinstance(entry_points, str):
-            entry_points = (entry_points,)
-        mod = unshared(remove_unused(mod, entry_points))
-        check_ranks(mod)
-        targets = targets or _Targets()
-        placed: list[Placement] = []
-        chosen = {e.name for e in ctx.externals}
-        regions = tuple([find_external(n) for n in compilers_of(mod) if n not in chosen])
-        backends_ = (*ctx.externals, *regions)
-        devices = device_targets.make(targets.names, backends_, entry_points, placed.append)
-        mod = PIPELINE(mod, replace(ctx, regions=regions, devices=devices))
-        if placed and targets.on_placement is not None:
-            targets.on_placement(placed[-1])
-        table = placed[-1].devices if placed else devices.names
-        stage("emit")
-        producer = {"nimblevm": VERSION}
-        if len(table) > 1:
-            builder = device_targets.with_code(builder, devices)
-        record = emit(mod, ctx.unbox, producer, builder, ctx.kernels, arrays, weights_file, table)
-        stage("file")
-        return serialize(record)
+    if params or late:
+        mod, arrays = _bound(mod, params or {}, "main", late, copy=False)  # the file holds the copy
+    if any(f.checked_type is None for f in mod.functions.values()):
+        check_well_formed(mod)
+        mod = infer_type(mod)
+    if entry_points is None:
+        names = [var.name_hint for var, f in mod.functions.items() if not is_region(f)]
+        own = [name for name in names if not from_prelude(mod, mod.get_global_var(name))]
+        entry_points = own or names
+    elif isinstance(entry_points, str):
+        entry_points = (entry_points,)
+    mod = unshared(remove_unused(mod, entry_points))
+    check_ranks(mod)
+    placed: list[Placement] = []
+    chosen = {e.name for e in ctx.externals}
+    regions = tuple([find_external(n) for n in compilers_of(mod) if n not in chosen])
+    backends_ = (*ctx.externals, *regions)
+    devices = device_targets.make(targets.names, backends_, entry_points, placed.append)
+    mod = PIPELINE(mod, replace(ctx, regions=regions, devices=devices))
+    if placed and targets.on_placement is not None:
+        targets.on_placement(placed[-1])
+    table = placed[-1].devices if placed else devices.names
+    return _Optimized(mod, arrays, devices, table)
 
 
 def tune(
@@ -553,4 +593,12 @@ def evaluate_call(call: Call, values: tuple[Any, ...]) -> Any:
         return np.array(result.numpy())
 
 
-__all__ = ["Progress", "bind_params", "compile", "compile_to_bytes", "evaluate_call", "tune"]
+__all__ = [
+    "Progress",
+    "bind_params",
+    "compile",
+    "compile_to_bytes",
+    "evaluate_call",
+    "optimize",
+    "tune",
+]

@@ -140,8 +140,27 @@ def test_graph_module_says_what_is_wrong() -> None:
     assert module.get_output(0).numpy().max() == 1
     with pytest.raises(InvalidInput, match="1 outputs, so there is no number 1"):
         module.get_output(1)
+    for no_array in ("text", [None], object(), 1j):
+        with pytest.raises(InvalidInputType, match=r"input x: .* is no array of numbers"):
+            module.set_input("x", no_array)
+    with pytest.raises(InvalidInputType, match="input x: 1 of 2 elements are masked"):
+        module.set_input("x", np.ma.masked_equal([1.0, 2.0], 1.0))
     with pytest.raises(NotProvided, match="GraphModule"):
         _graph, _lib, _params = lib
+
+
+@pytest.mark.parametrize("kind", ["float64", "float16", "int64", "bool"])
+def test_graph_module_takes_arrays_of_any_dtype(kind: str) -> None:
+    """As TVM: set_input copies an array into a tensor of the input's dtype. A tensor has a dtype of its own."""
+    module = graph_executor.GraphModule(relay.build(EXP, "llvm")["default"](tvm.cpu()))
+    for given in (np.ones((2, 3), kind), np.ones((2, 3), kind).tolist()):
+        module.set_input("x", given)
+        assert module.get_input("x").dtype == "float32"
+        module.run()
+        np.testing.assert_allclose(module.get_output(0).numpy(), np.full((2, 3), np.e), rtol=1e-6)
+    module.set_input(x=tvm.nd.array(np.ones((2, 3), kind)))
+    with pytest.raises(InvalidInputType, match=f"expected dtype float32, got {kind}"):
+        module.run()
 
 
 def test_parameters_and_attributes() -> None:

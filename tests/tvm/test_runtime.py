@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from nimblevm import tvm
-from nimblevm.errors import InvalidInput
+from nimblevm import driver, tvm
+from nimblevm.errors import InvalidInput, InvalidInputType, NotProvided
 from nimblevm.tvm import relay
 from nimblevm.tvm.runtime.vm import Executable, VirtualMachine
 
@@ -29,8 +30,55 @@ def test_executable(exe: Executable) -> None:
     assert "main" in exe.bytecode
     assert "main" in exe.stats
     code, lib = exe.save()
-    assert lib is exe.lib is None
-    assert Executable.load_exec(bytearray(code), lib).save()[0] == code
+    assert isinstance(code, bytearray)
+    for given in (None, lib):
+        assert Executable.load_exec(code, given).save()[0] == code
+    with pytest.raises(InvalidInputType, match="lib that save"):
+        Executable.load_exec(code, code)  # type: ignore[arg-type]
+    with pytest.raises(
+        NotProvided, match=r"move_late_bound_consts is not here: nvm\.compile\(late_bound=, weights"
+    ):
+        exe.move_late_bound_consts("consts")
+    assert not hasattr(exe, "library")
+
+
+def test_libraries_hold_the_whole_program(exe: Executable, tmp_path: Path) -> None:
+    """TVM's ways to keep a program: code and library in two files, or exe.mod in one."""
+    code, lib = exe.save()
+    lib.export_library(str(tmp_path / "lib.so"), "cc")
+    (tmp_path / "code.ro").write_bytes(code)
+    library = tvm.runtime.load_module(str(tmp_path / "lib.so"))
+    assert isinstance(library, tvm.runtime.Module)
+    again = Executable.load_exec(bytearray((tmp_path / "code.ro").read_bytes()), library)
+    exe.mod.export_library(tmp_path / "vm.so")
+    module = tvm.runtime.load_module(tmp_path / "vm.so")
+    profiler = tvm.runtime.profiler_vm.VirtualMachineProfiler(module, tvm.cpu())
+    for vm in (
+        *(VirtualMachine(x, tvm.cpu()) for x in (again, library, module, Executable(module))),
+        profiler,
+    ):
+        np.testing.assert_array_equal(vm.run(ONE, 1.0)[0].numpy(), ONE * 2)
+    run = tvm.contrib.graph_executor.GraphModule(library["default"](tvm.cpu()))
+    run.run(x=ONE, y=1.0)
+    np.testing.assert_array_equal(run.get_output(0).numpy(), ONE * 2)
+
+
+def test_what_has_fields(exe: Executable) -> None:
+    """isinstance(result, ADT), as scripts ask before they read fields."""
+    container = tvm.runtime.container
+    result = VirtualMachine(exe, tvm.cpu()).run(ONE, 1.0)
+    assert isinstance(result, container.ADT)
+    assert not isinstance(result[0], container.ADT)
+    mod = tvm.IRModule()
+    prelude = relay.prelude.Prelude(mod)
+    _, cons, nil = prelude.mod.get_type("List")
+    mod["main"] = relay.Function([Y], cons(Y, nil()))
+    for kind in ("debug", "vm"):
+        assert isinstance(relay.create_executor(kind, mod).evaluate()(1.0), container.ADT), kind
+    assert container.tuple_object([ONE, 1]) == (ONE, 1)
+    assert container.tuple_object() == ()
+    with pytest.raises(NotProvided, match="a tuple is a Python tuple"):
+        container.ADT(0, [ONE])
 
 
 def test_inputs_and_outputs(exe: Executable) -> None:
@@ -103,6 +151,23 @@ def test_compiler_in_steps() -> None:
     np.testing.assert_array_equal(vm.run(ONE)[0].numpy(), ONE * 3)
     with pytest.raises(ValueError, match="code for CPUs"):
         compiler.lower(MOD, "vulkan")
+
+
+def test_compiler_shows_what_it_makes_code_of() -> None:
+    compiler = relay.vm.VMCompiler()
+    made, params = compiler.optimize(MOD, "llvm", params={"y": tvm.nd.array(2.0)})
+    assert list(params) == ["y"]
+    assert [p.name_hint for p in made["main"].params] == ["x"]
+    assert not relay.analysis.free_vars(made["main"].body)[1:]
+    text = made.astext(show_meta_data=False)
+    assert "Primitive=1" in text
+    assert "memory.alloc_tensor" in text
+    assert "exp(" not in text
+    with tvm.transform.PassContext(disabled_pass=["FoldConstant"]):
+        assert "exp(" in compiler.optimize(MOD)[0].astext(show_meta_data=False)
+    assert [p.name_hint for p in MOD["main"].params] == ["x", "y"]
+    with pytest.raises(InvalidInputType, match="params must map names"):
+        driver.optimize(MOD, [ONE])  # type: ignore[arg-type]
 
 
 def test_executors_tell_mistakes() -> None:

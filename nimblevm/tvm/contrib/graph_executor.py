@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from nimblevm.arguments import explained_methods, shown
+from nimblevm.arguments import explained_methods, refuse_mask, shown
 from nimblevm.bytecode.executable import Executable
+from nimblevm.bytecode.types import TensorType
 from nimblevm.devices.device import Device
 from nimblevm.errors import InvalidInput, InvalidInputType
 from nimblevm.relay.param_dict import load_param_dict
@@ -38,16 +39,20 @@ class GraphModule:
                 f'GraphModule takes lib["default"](dev) of what relay.build returned, not {shown(module)}'
             )
         self._vm = VirtualMachine(module.program, module.device)
-        self._names = [p.name for p in module.program.function("main").params]
+        params = module.program.function("main").params
+        self._names = [p.name for p in params]
+        self._dtypes = {p.name: p.type.dtype for p in params if isinstance(p.type, TensorType)}
         self._inputs: dict[str, Any] = {}
         self._outputs: list[Any] | None = None
 
     def set_input(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
         """Keep an input by name or number; by keywords several, of which those that main lacks are left aside (they
-        were bound by relay.build)."""
+        were bound by relay.build). Arrays, lists and numbers become the input's dtype, as in TVM; a tensor of
+        tvm.nd must have it already."""
         if key is not None:
             params[self._name(key)] = value
-        self._inputs.update({k: _copied(v) for k, v in params.items() if k in self._names})
+        known = {k: v for k, v in params.items() if k in self._names}
+        self._inputs.update({k: _copied(k, v, self._dtypes.get(k)) for k, v in known.items()})
 
     def run(self, **input_dict: Any) -> None:
         """Run on what was set; keywords are set first."""
@@ -124,10 +129,23 @@ class GraphModule:
         return self._outputs
 
 
-def _copied(value: Any) -> Any:
+def _copied(name: str, value: Any, dtype: str | None) -> Any:
     """An array of one's own: a later change of the caller's is no change of the input."""
+    refuse_mask(value, lambda: f"input {name}")
+    if isinstance(value, NDArray):
+        return np.array(value.numpy())
+    if dtype is None:
+        return value
     numpy = getattr(value, "numpy", None)
-    return np.array(numpy() if callable(numpy) else value) if not np.isscalar(value) else value
+    try:
+        found = np.asarray(numpy() if callable(numpy) else value)
+        if found.dtype.kind not in "biuf":
+            raise TypeError(f"its elements are {found.dtype}")
+        return found.astype(dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInputType(
+            f"input {name}: {shown(value)} is no array of numbers: {error}"
+        ) from None
 
 
 def create(*args: Any, **kwargs: Any) -> GraphModule:

@@ -4,9 +4,9 @@ from typing import TypeVar
 
 from nimblevm.relay.param_dict import load_param_dict, save_param_dict
 from nimblevm.tvm.nd import NDArray, cpu, cuda, device, opencl
-from nimblevm.tvm.relay.build_module import load_module
-from nimblevm.tvm.runtime import container, profiler_vm, vm
+from nimblevm.tvm.runtime import container, module, profiler_vm, vm
 from nimblevm.tvm.runtime.container import ADT
+from nimblevm.tvm.runtime.module import Module, load_module
 
 T = TypeVar("T")
 
@@ -17,6 +17,6 @@ def convert(value: T) -> T:
 
 
 __all__ = [
-    "ADT", "NDArray", "container", "convert", "cpu", "cuda", "device", "load_module", "load_param_dict", "opencl",
-    "profiler_vm", "save_param_dict", "vm",
+    "ADT", "Module", "NDArray", "container", "convert", "cpu", "cuda", "device", "load_module", "load_param_dict",
+    "module", "opencl", "profiler_vm", "save_param_dict", "vm",
 ]  # fmt: skip

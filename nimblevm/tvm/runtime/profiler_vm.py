@@ -7,6 +7,7 @@ from typing import Any
 from nimblevm.arguments import explained_methods
 from nimblevm.bytecode import executable
 from nimblevm.devices.device import Device
+from nimblevm.tvm.runtime.module import Module
 from nimblevm.tvm.runtime.vm import Executable, VirtualMachine
 from nimblevm.vm import vm
 from nimblevm.vm.profiler import Profile
@@ -18,7 +19,7 @@ class VirtualMachineProfiler(VirtualMachine):
 
     def __init__(
         self,
-        exe: Executable | executable.Executable,
+        exe: Executable | executable.Executable | Module,
         device: Device | str | list[Device],
         memory_cfg: Any = None,
     ) -> None:

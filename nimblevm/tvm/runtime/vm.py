@@ -9,7 +9,8 @@ from nimblevm.arguments import explained_methods, shown
 from nimblevm.bytecode import executable
 from nimblevm.bytecode.types import TupleType
 from nimblevm.devices.device import Device
-from nimblevm.errors import InvalidInput, InvalidInputType
+from nimblevm.errors import InvalidInput, InvalidInputType, NameNotProvided
+from nimblevm.tvm.runtime.module import Module
 from nimblevm.tvm.timing import BenchmarkResult, benchmark
 from nimblevm.vm import vm
 from nimblevm.vm.tensor import Tensor
@@ -17,33 +18,55 @@ from nimblevm.vm.tensor import Tensor
 _NONE_YET = object()
 
 
+def _program(given: executable.Executable | Module) -> executable.Executable:
+    return given.inner if isinstance(given, Module) else given
+
+
 @explained_methods
 class Executable:
     """A compiled program. `inner` is this library's Executable.
 
-    TVM saves code and a library of kernels; here the one blob has both, and `lib` is None.
+    TVM saves code and a library of kernels, and the virtual machine needs both. Here the code's bytes hold all, and
+    so does the file that `lib` writes: one of the two is enough, whichever a script keeps.
     """
 
-    def __init__(self, mod: executable.Executable) -> None:
-        self.inner = mod
+    def __init__(self, mod: executable.Executable | Module) -> None:
+        self.inner = _program(mod)
 
-    def save(self) -> tuple[bytes, None]:
-        """(the file's bytes, None): what load_exec takes."""
-        return self.inner.to_bytes(), None
+    def save(self) -> tuple[bytearray, Module]:
+        """(the file's bytes, lib): what load_exec takes."""
+        return bytearray(self.inner.to_bytes()), self.lib
 
     @staticmethod
-    def load_exec(bytecode: Any, lib: None = None) -> Executable:
-        """From the bytes of `save`; its machine code is trusted. Raises InvalidExecutable."""
+    def load_exec(bytecode: Any, lib: Module | None = None) -> Executable:
+        """From the bytes of `save`; its machine code is trusted, and lib decides nothing. Raises InvalidExecutable."""
         if not isinstance(bytecode, bytes | bytearray | memoryview):
             raise InvalidInputType(
                 f"load_exec takes the bytes that save() gave, not {shown(bytecode)}"
             )
+        if not isinstance(lib, Module | None):
+            raise InvalidInputType(
+                f"load_exec takes the lib that save() gave or load_module read, or None, not {shown(lib)}"
+            )
         return Executable(executable.load(bytes(bytecode)))
 
+    def __getattr__(self, name: str) -> Any:
+        if "late_bound_consts" in name:
+            raise NameNotProvided(
+                f"{name} is not here: nvm.compile(late_bound=, weights_file=) leaves weights out of the file, and "
+                "nvm.load(path, weights=) brings them (docs/from-tvm.md)"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     @property
-    def lib(self) -> None:
-        """None: kernels are in the blob."""
-        return None
+    def lib(self) -> Module:
+        """The program, for export_library."""
+        return Module(self.inner)
+
+    @property
+    def mod(self) -> Module:
+        """As lib."""
+        return Module(self.inner)
 
     @property
     def bytecode(self) -> str:
@@ -73,19 +96,19 @@ class Executable:
 
 @explained_methods
 class VirtualMachine:
-    """Runs an Executable (this library's, too) on a device, the first of a list: the host's part needs none.
+    """Runs an Executable (this library's, too) or what load_module read.
 
-    memory_cfg decides nothing: there is one kind of pool.
+    On a device, the first of a list: the host's part needs none. memory_cfg decides nothing: there is one kind of pool.
     """
 
     def __init__(
         self,
-        exe: Executable | executable.Executable,
+        exe: Executable | executable.Executable | Module,
         device: Device | str | list[Device],
         memory_cfg: Any = None,
     ) -> None:
         first = device[0] if isinstance(device, list) else device
-        self.module = exe.inner if isinstance(exe, Executable) else exe
+        self.module = exe.inner if isinstance(exe, Executable) else _program(exe)
         self._device = first
         self._vm = vm.VirtualMachine(self.module, first)
         self._inputs: dict[str, dict[str, Any]] = {}

@@ -30,7 +30,7 @@ def compile(
 
 @explained_methods
 class VMCompiler:
-    """compile() in TVM's steps: set_params, lower, codegen, get_exec."""
+    """compile() in TVM's steps: set_params, lower, codegen, get_exec; optimize shows what lower makes code of."""
 
     def __init__(self) -> None:
         self._params: dict[str, Any] = {}
@@ -43,6 +43,21 @@ class VMCompiler:
     def get_params(self) -> dict[str, Any]:
         """What set_params was given."""
         return dict(self._params)
+
+    def optimize(
+        self,
+        mod: IRModule | Function,
+        target: Any = None,
+        target_host: Any = None,
+        params: Mapping[str, Any] | None = None,
+    ) -> tuple[IRModule, dict[str, Any]]:
+        """(the module that lower makes instructions of, the parameters), to look at: lower takes the program itself.
+        Params, where given, are set first."""
+        if params:
+            self.set_params(params)
+        _, device = places(target, target_host)
+        made = driver.optimize(mod, self._params, passes_off=passes_off(), device=device)
+        return made, self.get_params()
 
     def lower(self, mod: IRModule | Function, target: Any = None, target_host: Any = None) -> None:
         """Compile."""
