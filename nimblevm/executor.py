@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
-from nimblevm.arguments import explained
+from nimblevm.arguments import explained, refuse_mask
+from nimblevm.bytecode.types import TensorType
 from nimblevm.devices.device import Device
 from nimblevm.driver import bind_params, compile
 from nimblevm.relay.builder import bind
@@ -36,6 +38,9 @@ class Executor:
     device: str | Device = "cpu"
     target: str = "native"
     compiled_for: str | None = None  # the devices of compile(device=)
+    converts: bool = (
+        False  # arrays become the parameter's dtype; else one of another dtype is refused
+    )
 
     @explained
     def evaluate(self, expr: Expr | None = None, binds: Mapping[Any, Any] | None = None) -> Any:
@@ -71,9 +76,20 @@ class Executor:
                 mod, target=self.target, entry_points=[name], device=self.compiled_for
             )
             machine = VirtualMachine(program, self.device)
-            return lambda *args, **named: machine.invoke(
-                name, *map(_value, args), **{key: _value(arg) for key, arg in named.items()}
-            )
+            known = {p.name: p.type for p in program.function(name).params} if self.converts else {}
+            dtypes = {key: t.dtype for key, t in known.items() if isinstance(t, TensorType)}
+
+            def run(*args: Any, **named: Any) -> Any:
+                given = [
+                    _value(a, dtypes.get(p)) for p, a in zip_longest(params[: len(args)], args)
+                ]
+                return machine.invoke(
+                    name,
+                    *given,
+                    **{key: _value(arg, dtypes.get(key)) for key, arg in named.items()},
+                )
+
+            return run
         interpreter = Interpreter(infer_type(mod))
 
         def call(*args: Any, **named: Any) -> Any:
@@ -111,8 +127,11 @@ def create_executor(
     return Executor(kind, mod, device or "cpu", target)
 
 
-def _value(argument: Any) -> Any:
-    """Of a relay.const its array; other arguments are values themselves."""
+def _value(argument: Any, dtype: str | None = None) -> Any:
+    """Of a relay.const its array; other arguments are values themselves, numpy's arrays of this dtype."""
+    if dtype is not None and isinstance(argument, np.ndarray) and argument.dtype.kind in "biuf":
+        refuse_mask(argument, lambda: "an argument")
+        return argument.astype(dtype)
     return argument.data if isinstance(argument, Constant) else argument
 
 

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import importlib
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,9 @@ from nimblevm.tvm.contrib import graph_executor
 from nimblevm.tvm.target import Target, places
 
 X = relay.var("x", shape=(2, 3))
+W = relay.var("w", shape=())
+ROWS = relay.var("x", shape=(2, relay.Any()))
+PARAMS = tvm.IRModule.from_expr(relay.Function([ROWS, W], ROWS * W))
 EXP = tvm.IRModule.from_expr(relay.Function([X], relay.exp(X)))
 PLACES: list[tuple[Any, tuple[str, str | None]]] = [
     (None, ("native", None)), ("llvm", ("native", None)), ("c", ("native", None)), (Target("llvm"), ("native", None)),
@@ -145,8 +150,46 @@ def test_graph_module_says_what_is_wrong() -> None:
             module.set_input("x", no_array)
     with pytest.raises(InvalidInputType, match="input x: 1 of 2 elements are masked"):
         module.set_input("x", np.ma.masked_equal([1.0, 2.0], 1.0))
-    with pytest.raises(NotProvided, match="GraphModule"):
-        _graph, _lib, _params = lib
+    with pytest.raises(
+        InvalidInputType, match=r"create takes the library of relay\.build or load_module"
+    ):
+        graph_executor.create("{}", EXP, tvm.cpu())
+
+
+def test_graph_library_and_parameters(tmp_path: Path) -> None:
+    """TVM's older way: three parts that are kept in three files."""
+    graph, lib, params = relay.build(PARAMS, "llvm", params={"w": np.float32(2)})
+    assert json.loads(graph)["inputs"] == ["x"]
+    lib.export_library(tmp_path / "lib.so")
+    (tmp_path / "params").write_bytes(relay.save_param_dict(params))
+    read = tvm.runtime.load_module(tmp_path / "lib.so")
+    for module in (
+        graph_executor.create(graph, lib, tvm.cpu()), graph_executor.create(graph, read, [tvm.cpu()]),
+        graph_executor.create(graph, read, device=tvm.device("llvm")), graph_executor.create(graph, read),
+    ):  # fmt: skip
+        assert module.get_input_info() == ({"x": (2, -1)}, {"x": "float32"})
+        module.set_input("x", np.ones((2, 3)))
+        module.set_input(**params)
+        module.load_params((tmp_path / "params").read_bytes())
+        module.run()
+        assert module.get_output(0).numpy().tolist() == [[2] * 3] * 2
+
+
+def test_executors_of_graphs_turn_arrays_into_the_dtype() -> None:
+    """As the graph executor's set_input; the virtual machine's arguments have dtypes of their own, in TVM too."""
+    for kind in ("graph", "aot"):
+        call = relay.create_executor(kind, PARAMS).evaluate()
+        assert call(np.ones((2, 1)), w=np.array(3)).numpy().tolist() == [[3], [3]]
+        assert call(x=np.ones((2, 1), bool), w=tvm.nd.array(np.float32(3))).numpy().tolist() == [
+            [3],
+            [3],
+        ]
+        with pytest.raises(InvalidInputType, match="masked"):
+            call(np.ma.masked_equal([[1.0], [2.0]], 1.0), 1.0)
+        with pytest.raises(InvalidInput, match="takes 2 arguments, got 3"):
+            call(np.ones((2, 1)), 1.0, 2.0)
+    with pytest.raises(InvalidInputType, match="expected dtype float32, got float64"):
+        relay.create_executor("vm", PARAMS).evaluate()(np.ones((2, 1)), 1.0)
 
 
 @pytest.mark.parametrize("kind", ["float64", "float16", "int64", "bool"])

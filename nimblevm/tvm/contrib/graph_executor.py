@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from nimblevm.arguments import explained_methods, refuse_mask, shown
-from nimblevm.bytecode.executable import Executable
 from nimblevm.bytecode.types import TensorType
 from nimblevm.devices.device import Device
 from nimblevm.errors import InvalidInput, InvalidInputType
 from nimblevm.relay.param_dict import load_param_dict
 from nimblevm.tvm.nd import NDArray, array
+from nimblevm.tvm.runtime.module import Module, OnDevice
 from nimblevm.tvm.timing import BenchmarkResult, benchmark
 from nimblevm.vm.vm import VirtualMachine
-
-
-@dataclass(frozen=True, slots=True)
-class OnDevice:
-    """What `lib["default"](dev)` gives: a program and where it runs."""
-
-    program: Executable
-    device: Device | None
 
 
 @explained_methods
@@ -41,7 +33,12 @@ class GraphModule:
         self._vm = VirtualMachine(module.program, module.device)
         params = module.program.function("main").params
         self._names = [p.name for p in params]
-        self._dtypes = {p.name: p.type.dtype for p in params if isinstance(p.type, TensorType)}
+        tensors = {p.name: p.type for p in params if isinstance(p.type, TensorType)}
+        self._dtypes = {name: tensor.dtype for name, tensor in tensors.items()}
+        self._shapes = {
+            name: tuple([d if isinstance(d, int) else -1 for d in tensor.dims])
+            for name, tensor in tensors.items()
+        }
         self._inputs: dict[str, Any] = {}
         self._outputs: list[Any] | None = None
 
@@ -75,6 +72,10 @@ class GraphModule:
     def get_input_index(self, name: str) -> int:
         """The number of an input, -1 if there is none of that name."""
         return self._names.index(name) if name in self._names else -1
+
+    def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+        """(shapes, dtypes) of inputs that are tensors, by name; -1 is a size that the run decides."""
+        return dict(self._shapes), dict(self._dtypes)
 
     def get_output(self, index: int, out: NDArray | None = None) -> NDArray:
         """A result of the last run; copied into `out` where that is given."""
@@ -148,11 +149,18 @@ def _copied(name: str, value: Any, dtype: str | None) -> Any:
         ) from None
 
 
-def create(*args: Any, **kwargs: Any) -> GraphModule:
-    """InvalidInput: programs are no graphs in JSON here."""
-    raise InvalidInput(
-        'there is no graph in JSON here: GraphModule(lib["default"](dev)) runs a program'
+def create(
+    graph_json_str: str, libmod: Module, device: Device | Sequence[Device] | None = None
+) -> GraphModule:
+    """A GraphModule of `graph, lib, params = relay.build(...)`, or of such a library that load_module read. The library
+    is the whole program, so that the graph decides nothing."""
+    if not isinstance(libmod, Module):
+        raise InvalidInputType(
+            f"create takes the library of relay.build or load_module, not {shown(libmod)}"
+        )
+    return GraphModule(
+        libmod["default"](*(device if isinstance(device, list | tuple) else [device]))
     )
 
 
-__all__ = ["BenchmarkResult", "GraphModule", "OnDevice", "create"]
+__all__ = ["BenchmarkResult", "GraphModule", "create"]

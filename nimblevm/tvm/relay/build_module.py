@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from nimblevm.arguments import explain_arguments, explained_methods
 from nimblevm.devices.device import Device
-from nimblevm.errors import NotProvided
 from nimblevm.executor import Executor
 from nimblevm.executor import create_executor as _create_executor
 from nimblevm.relay.builder import bind
@@ -22,22 +22,21 @@ from nimblevm.tvm.target import places
 
 @explained_methods
 class ExecutorFactory(Module):
-    """What build() returns: `lib["default"](dev)` goes to contrib.graph_executor.GraphModule."""
+    """What build() returns: `lib["default"](dev)` goes to contrib.graph_executor.GraphModule; or, as graph, lib and
+    params, to contrib.graph_executor.create."""
 
     def __iter__(self) -> Iterator[Any]:
-        raise NotProvided(
-            "build() gives no (graph, lib, params) here: GraphModule(lib['default'](dev)) runs what it returned"
-        )
+        """graph, lib, params = build(...): for graph_executor.create(graph, lib, dev)."""
+        return iter((self.get_graph_json(), self, self.get_params()))
 
     def get_params(self) -> dict[str, NDArray]:
         """Nothing: parameters are constants of the program."""
         return {}
 
     def get_graph_json(self) -> str:
-        """NotProvided: programs are no graphs in JSON here."""
-        raise NotProvided(
-            "there is no graph in JSON here; lib.inner.disassemble() shows the instructions"
-        )
+        """A text in JSON that names the inputs and says that the program is in the library: there is no graph."""
+        names = [p.name for p in self.inner.function("main").params]
+        return json.dumps({"format": "nimblevm", "inputs": names, "program": "in the library"})
 
 
 def build(
@@ -63,10 +62,13 @@ def create_executor(
     target: Any = "llvm",
     params: Mapping[str, Any] | None = None,
 ) -> Executor:
-    """nimblevm.executor.create_executor for a target of TVM's; "debug" evaluates on this machine, whatever it is."""
+    """nimblevm.executor.create_executor for a target of TVM's; "debug" evaluates on this machine, whatever it is.
+
+    "graph" and "aot" turn arrays into the parameters' dtypes, as GraphModule.set_input does, and as they do in TVM.
+    """
     place, compiled_for = places(target)
     made = _create_executor(kind, mod, device, place, params)
-    return replace(made, compiled_for=compiled_for)
+    return replace(made, compiled_for=compiled_for, converts=kind in ("graph", "aot"))
 
 
 def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Expr:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nimblevm.arguments import explain_arguments, explained_methods
 from nimblevm.bytecode import executable
+from nimblevm.devices.device import Device
 from nimblevm.errors import NotProvided
-from nimblevm.tvm.contrib.graph_executor import OnDevice
 from nimblevm.tvm.timing import BenchmarkResult
+
+
+@dataclass(frozen=True, slots=True)
+class OnDevice:
+    """What `module["default"](dev)` gives: a program and where it runs."""
+
+    program: executable.Executable
+    device: Device | None
 
 
 @explained_methods
@@ -40,6 +49,6 @@ def load_module(path: str | Path, fmt: str = "") -> Module:
     return Module(executable.load(path))
 
 
-__all__ = ["BenchmarkResult", "Module", "load_module"]
+__all__ = ["BenchmarkResult", "Module", "OnDevice", "load_module"]
 
 explain_arguments(globals(), __all__)
