@@ -22,6 +22,7 @@ from nimblevm.kernels.c_calls import CCall
 from nimblevm.kernels.c_kernels import BY_VARIANT
 from nimblevm.kernels.c_rules import calls_c_only
 from nimblevm.kernels.dim_program import dim_program
+from nimblevm.kernels.loop_ir_form import beyond_limits
 from nimblevm.kernels.loop_ir_form import serialize as serialize_body
 from nimblevm.kernels.lower import IntParam, LoweredKernel, flat_types, lower_primitive
 from nimblevm.relay import dims
@@ -123,6 +124,10 @@ class KernelCache:
     ) -> Entry:
         name = self.new_name(function)
         lowered = lower_primitive(function, name, self.int_params(function))
+        problem = "" if lowered.c_kernels else beyond_limits(lowered.kernel)
+        if problem:
+            place = f"{function.body.span}: " if function.body.span is not None else ""
+            raise CompileError(f"{place}kernel {name}: {problem}; split the call that it is of")
         if without_c:
             lowered = dataclasses.replace(lowered, c_kernels=())
         entry = self._entries[key] = Entry(name, lowered, variables)

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from nimblevm.abi import MAX_DIMS, MAX_OPERANDS
 from nimblevm.dtypes import BY_NAME, BY_NUMBER, DType
 from nimblevm.kernels import loop_ir as ir
 
@@ -206,6 +207,43 @@ def _statement(writer: _Writer, statement: ir.Statement) -> bytes:
         case _:
             raise TypeError(f"loop IR: not a statement: {type(statement).__name__}")
     return RECORD.pack(_STATEMENT[type(statement).__name__], 0, op, rank, a, b, c)
+
+
+def beyond_limits(kernel: ir.Kernel) -> str:
+    """What of a kernel is more than a file holds, "" if nothing. Cost: O(statements)."""
+    deepest = count = 0
+    local_vars: set[int] = set()
+    stack = [(statement, 1) for statement in kernel.body]
+    while stack:
+        statement, depth = stack.pop()
+        count += 1
+        match statement:
+            case ir.For(body=body):
+                stack += [(inner, depth + 1) for inner in body]
+            case ir.If(then=then, otherwise=otherwise):
+                stack += [(inner, depth + 1) for inner in (*then, *otherwise)]
+            case _:
+                if isinstance(statement, ir.SetLocal):
+                    local_vars.add(id(statement.local))
+                continue
+        deepest = max(deepest, depth)
+    strides = sum(axis.broadcast for buffer in kernel.buffers for axis in buffer.axes)
+    sizes = len(kernel.dims) + kernel.out_dims + strides
+    found = (
+        ("operands and results", len(kernel.buffers), MAX_OPERANDS),
+        ("sizes and strides", sizes, MAX_DIMS),
+        ("loops and branches in each other", deepest, MAX_NESTING),
+        ("statements", count, MAX_STATEMENTS),
+        ("local variables", len(local_vars), MAX_LOCALS),
+    )
+    return next(
+        (
+            f"{n:,} {what}, where a kernel has at most {most:,}"
+            for what, n, most in found
+            if n > most
+        ),
+        "",
+    )
 
 
 def serialize(kernel: ir.Kernel) -> bytes:

@@ -3,12 +3,14 @@ and fields of a tuple that comes from outside."""
 
 from __future__ import annotations
 
+from string import ascii_letters
+
 import numpy as np
 import pytest
 
 import nimblevm as nvm
 from nimblevm.abi import MAX_OPERANDS
-from nimblevm.errors import ShapeMismatch
+from nimblevm.errors import CompileError, ShapeMismatch
 from nimblevm.relay import dims
 from nimblevm.relay.dims import DimVar
 from tests.properties.everywhere import run_everywhere
@@ -76,6 +78,24 @@ def test_an_axis_is_cut_at_indices() -> None:
     )
     for got, want in zip(run_everywhere(program, x), np.split(x, cuts), strict=True):
         np.testing.assert_array_equal(got, want)
+
+
+def test_a_sum_of_more_tensors_than_a_kernel_takes_is_refused_with_its_place() -> None:
+    text = '#[version = "0.0.5"]\ndef @main({}) {{ einsum(({}), equation="{}") }}'
+    for count, letters, problem in (
+        (MAX_OPERANDS - 1, 1, ""),
+        (MAX_OPERANDS, 1, f"{MAX_OPERANDS + 1} operands and results"),
+        (20, 40, "40 loops and branches in each other"),
+    ):
+        declared, names = _params("2, 2", count)
+        used = [ascii_letters[i % letters] for i in range(2 * count)]
+        terms = ",".join(map("".join, zip(used[::2], used[1::2], strict=True)))
+        mod = nvm.relay.parse(text.format(declared, names, terms + "->"), source_name="sums.rly")
+        if not problem:
+            nvm.compile(mod, native=False)
+            continue
+        with pytest.raises(CompileError, match=f"^sums.rly:2:.*kernel einsum: {problem}, where"):
+            nvm.compile(mod, native=False)
 
 
 def test_a_size_that_outgrows_dims() -> None:
