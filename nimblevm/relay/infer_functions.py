@@ -75,10 +75,7 @@ class FunctionInference:
         params: list[Type] = []
         for param in node.params:
             if param not in self.types:
-                annotation = param.type_annotation
-                self.types[param] = (
-                    annotation if annotation is not None else self.solver.hole(HoleKind.PARAMETER)
-                )
+                self.types[param] = self.solver.parameter(param.type_annotation)
             params.append(self.types[param])
         result = node.ret_type
         if result is None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim
-from nimblevm.relay.op import conv
+from nimblevm.relay.op import conv, deformable_conv2d
 from nimblevm.relay.op.attr_types import attribute_fault
 from nimblevm.relay.op.registry import Op
 from nimblevm.relay.op.windows import per_axis
@@ -61,18 +61,31 @@ def _convolution(row: conv.Row) -> Rule:
     return rule
 
 
-RULES: Mapping[str, tuple[Rule, tuple[int, ...]]] = {
-    "nn.dense": (_dense, (1,)),
-    "nn.matmul": (_matmul, (1,)),
-    "nn.bias_add": (_vector, (1,)),
-    "nn.prelu": (_vector, (1,)),
-    "nn.layer_norm": (_vector, (1, 2)),
-    "nn.instance_norm": (_vector, (1, 2)),
-    "nn.group_norm": (_vector, (1, 2)),
-    "nn.batch_norm": (_vector, (1, 2, 3, 4)),
-    **{row.name: (_convolution(row), (1,)) for row in conv.TABLE},
+def _offset(data: TensorType, attrs: Any) -> tuple[Dim, ...] | None:
+    layout, kernel = attrs.data_layout, per_axis(attrs.kernel_size, 2)
+    known = len(kernel) == 2 and all(isinstance(size, int) for size in kernel)
+    if not known or len(data.shape) != len(layout) or {*layout} != {*"NCHW"}:
+        return None
+    letters = dict(zip(layout, data.shape, strict=True))
+    found = deformable_conv2d.windows(attrs, data.shape, (kernel[0], kernel[1]))
+    letters["H"], letters["W"] = (window.out for window in found)
+    letters["C"] = 2 * kernel[0] * kernel[1] * attrs.deformable_groups
+    return tuple(letters[letter] for letter in layout)
+
+
+RULES: Mapping[str, Mapping[int, Rule]] = {
+    "nn.dense": {1: _dense},
+    "nn.matmul": {1: _matmul},
+    "nn.bias_add": {1: _vector},
+    "nn.prelu": {1: _vector},
+    **dict.fromkeys(
+        ("nn.layer_norm", "nn.instance_norm", "nn.group_norm"), dict.fromkeys((1, 2), _vector)
+    ),
+    "nn.batch_norm": dict.fromkeys((1, 2, 3, 4), _vector),
+    "nn.deformable_conv2d": {1: _offset, 2: _convolution(conv.ROWS["nn.conv2d"])},
+    **{row.name: {1: _convolution(row)} for row in conv.TABLE},
 }
-"""Operator -> its rule and the arguments whose shape it gives. Their dtype is the data's."""
+"""Operator -> argument -> the rule that gives its shape. Its dtype is the data's."""
 
 
 def bind_weights(solver: Solver, op: Op, attrs: Any, args: tuple[Type, ...]) -> tuple[Type, ...]:
@@ -84,13 +97,12 @@ def bind_weights(solver: Solver, op: Op, attrs: Any, args: tuple[Type, ...]) -> 
         or attribute_fault(op.attrs, attrs)
     ):
         return args
-    rule, places = RULES[op.name]
-    shape = rule(args[0], attrs)
-    if shape is None:
-        return args
-    for place in places:
+    for place, rule in RULES[op.name].items():
         hole = args[place] if place < len(args) else None
-        if isinstance(hole, IncompleteType) and solver.is_parameter(hole):
+        if not isinstance(hole, IncompleteType) or not solver.is_parameter(hole):
+            continue
+        shape = rule(args[0], attrs)
+        if shape is not None:
             solver.bind(hole, TensorType(shape, args[0].dtype))
     return tuple(solver.resolve(a) for a in args)
 

@@ -145,6 +145,15 @@ class Solver:
             self._kinds[made] = kind
         return made
 
+    def parameter(self, annotation: Type | None) -> Type:
+        """The type of a parameter before its body is seen: what it is annotated with. A hole for that says no more
+        than no annotation."""
+        if annotation is None:
+            return self.hole(HoleKind.PARAMETER)
+        if isinstance(annotation, IncompleteType):
+            self._kinds[annotation] = HoleKind.PARAMETER
+        return annotation
+
     def type_arg_hole(self) -> IncompleteType:
         """A hole for a type argument; if nothing ever determines it, any type will do."""
         made = self.hole()

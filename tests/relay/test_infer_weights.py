@@ -33,6 +33,10 @@ CASES: list[tuple[Callable[..., relay.Expr], tuple[relay.Dim, ...], list[str]]] 
     (lambda x, w: relay.nn.prelu(x, w), (N, 5, 7), ["(5)"]),
     (lambda x, g, b: relay.nn.layer_norm(x, g, b), (N, 5), ["(5)", "(5)"]),
     (lambda x, g, b: relay.nn.group_norm(x, g, b, 2), (1, 4, 3), ["(4)", "(4)"]),
+    (lambda x, o, w: relay.nn.deformable_conv2d(x, o, w, kernel_size=(3, 2), padding=(1, 1), channels=8, groups=2,
+     deformable_groups=4), (2, 4, 16, 15), ["(2, 48, 16, 16)", "(8, 2, 3, 2)"]),
+    (lambda x, o, w: relay.nn.deformable_conv2d(x, o, w, kernel_size=3, strides=2, channels=8, data_layout="NHWC",
+     kernel_layout="HWIO"), (2, 9, 7, 4), ["(2, 4, 3, 18)", "(3, 3, 4, 8)"]),
     (lambda x, g, b, m, v: relay.nn.batch_norm(x, g, b, m, v)[0], (N, 5, 2, 2), ["(5)"] * 4),
 ]  # fmt: skip
 
@@ -45,6 +49,22 @@ def test_weight_follows_from_the_others(number: int) -> None:
     mod = relay.infer_type(IRModule.from_expr(relay.Function([x, *names], make(x, *names))))
     found = [str(p.checked_type) for p in mod.function("main").params[1:]]
     assert found == [f"Tensor[{w}, float32]" for w in weights]
+
+
+def test_a_hole_as_annotation_is_none() -> None:
+    """As TVM's own builders write it, and as text can."""
+    x, w = relay.var("x", shape=(2, 4)), relay.var("w", relay.IncompleteType())
+    text = """#[version = "0.0.5"]
+def @main(%x: Tensor[(2, 4), float32], %w: _) { nn.dense(%x, %w, units=3) }"""
+    made = IRModule.from_expr(relay.Function([x, w], relay.nn.dense(x, w, units=3)))
+    for mod in (made, relay.parse(text)):
+        found = relay.infer_type(mod).function("main").params[1].checked_type
+        assert str(found) == "Tensor[(3, 4), float32]"
+    # One hole in two places is one type.
+    y = relay.var("y", w.type_annotation)
+    both = relay.Tuple([relay.nn.dense(x, w, units=3), y])
+    mod = relay.infer_type(IRModule.from_expr(relay.Function([x, w, y], both)))
+    assert str(mod.function("main").params[2].checked_type) == "Tensor[(3, 4), float32]"
 
 
 def test_a_network_without_weight_types_runs() -> None:
@@ -70,6 +90,9 @@ def test_dtype_is_that_of_the_data() -> None:
         lambda x, w: relay.nn.dense(x, w),
         lambda x, w: relay.nn.conv2d(x, w, channels=8),
         lambda x, w: relay.nn.conv2d(x, w, kernel_size=3),
+        lambda x, w: relay.nn.deformable_conv2d(x, x, w, channels=8),
+        lambda x, w: relay.nn.deformable_conv2d(x, w, x, channels=8),
+        lambda x, w: relay.nn.deformable_conv2d(x, w, x, channels=8, kernel_size=(3, 3, 3)),
         lambda x, w: relay.add(x, w),
         lambda x, w: relay.nn.dense(w, x, units=3),
     ],
