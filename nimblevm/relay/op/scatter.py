@@ -11,7 +11,7 @@
     f(old, new): "update" new, "add" old + new, "mul" old * new, "min", "max", "mean" (old + new) / 2
 
 data: any dtype (bool with "update" only; invert_permutation: int32 or int64 of rank 1); indices: any integer
-dtype; updates: data's dtype, of indices' shape (whose sizes but for `axis` are data's), or of shape
+dtype; updates: data's dtype, of indices' shape (whose sizes but for `axis` are at most data's), or of shape
 y.. + data.shape[M:]. Negative indices count from the end; IndexOutOfRange for those outside -n..n - 1.
 Result: data's type. "mean" (scatter_elements only) divides integers towards zero. Attrs: axis, reduction;
 mode. Source: Relay's scatter_elements, scatter_nd, invert_permutation.
@@ -40,6 +40,7 @@ from nimblevm.relay.op.common import (
 )
 from nimblevm.relay.op.gather import positions, tuple_rank
 from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, register
+from nimblevm.relay.op.windows import require_at_least
 from nimblevm.relay.types import TensorType, Type
 
 MODES = ("update", "add", "mul", "min", "max")
@@ -84,7 +85,7 @@ def _elements(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: ScatterEleme
             raise ctx.fail(f"argument {index} must have data's rank {rank}", index)
     for at in range(rank):
         if at != axis:
-            require_same(ctx, (0, at, data.shape[at]), (1, at, indices.shape[at]))
+            require_at_least(ctx, 0, at, data.shape[at], indices.shape[at], "data of the indices")
         require_same(ctx, (1, at, indices.shape[at]), (2, at, updates.shape[at]))
     return data
 

@@ -153,7 +153,7 @@ def _gather_nd(source: Source, dtype: str) -> Case:
 def _scatter_elements(source: Source, dtype: str) -> Case:
     dims = shape(source, 1, 3, (1, 2, 3, 5))
     axis = source.integer(-len(dims), len(dims) - 1)
-    size = list(dims)
+    size = [source.integer(1, each) for each in dims]
     size[axis] = pick(source, SIZES)
     indices = _indices(source, tuple(size), dims[axis], _index_dtype(source))
     mode = "update" if dtype == "bool" else pick(source, scatter.REDUCTIONS)

@@ -43,6 +43,30 @@ def test_scatters_take_equal_indices_in_order() -> None:
     assert run(integers).tolist() == [-1]
 
 
+def test_scatter_elements_may_have_fewer_indices_than_data() -> None:
+    """Of the other axes the first places are written, as in TVM and PyTorch; the run compares unknown sizes."""
+    indices, updates = relay.const([[1], [0]]), relay.const([[5.0], [6.0]])
+    wanted = [[6, 0, 0], [5, 0, 0], [0, 0, 0]]
+    data = relay.const(np.zeros((3, 3), "float32"))
+    assert run(relay.scatter_elements(data, indices, updates, 0)).tolist() == wanted
+    names = [
+        relay.var(name, shape=(relay.Any(), relay.Any()), dtype=dtype)
+        for name, dtype in (("d", "float32"), ("i", "int64"), ("u", "float32"))
+    ]
+    d, i, u = names
+    body = relay.scatter_elements(d, i, u, 0)
+    mod = relay.infer_type(relay.IRModule.from_expr(relay.Function(names, body)))
+    few = (np.array([[1], [0]]), np.array([[5], [6]], "float32"))
+    with nvm.compile(mod, native=False) as exe, nvm.VirtualMachine(exe) as vm:
+        square, empty = (np.zeros((3, n), "float32") for n in (3, 0))
+        assert evaluate(mod, (square, *few)).tolist() == wanted
+        assert vm.run(square, *few).numpy().tolist() == wanted
+        with pytest.raises(ShapeMismatch):
+            evaluate(mod, (empty, *few))
+        with pytest.raises(ShapeMismatch):
+            vm.run(empty, *few)
+
+
 def test_gather_nd_and_scatter_nd_are_tvm_s() -> None:
     data = relay.const(np.arange(8).reshape(2, 2, 2))
     assert run(relay.gather_nd(data, relay.const([[0, 1], [1, 0]]))).tolist() == [[2, 3], [4, 5]]
@@ -155,6 +179,12 @@ REFUSED: dict[str, Refused] = {
     "gather rank": (lambda: relay.gather(X, 0, relay.const([0])), "data's rank 2"),
     "gather_nd": (lambda: relay.gather_nd(X, relay.const([[0], [0], [0]])), "name 3 axes"),
     "scatter_elements": (lambda: relay.scatter_elements(X, I, I, 1), "dtypes differ"),
+    "scatter_elements of too many": (
+        lambda: relay.scatter_elements(
+            relay.var("d", shape=(2, 2)), relay.const(np.zeros((1, 3), "int64")), relay.var("u", shape=(1, 3)), 0
+        ),
+        "axis 1 has size 2, but needs 3",
+    ),
     "scatter mode": (lambda: relay.scatter_nd(X, I, relay.const([0.0]), "sub"), "mode must be one of"),
     "scatter_nd": (lambda: relay.scatter_nd(X, I, relay.const(np.ones((1, 1, 1, 1), "float32"))), "updates must"),
     "invert_permutation": (lambda: relay.invert_permutation(I), "rank 1"),
