@@ -28,7 +28,7 @@ from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim
 from nimblevm.relay.op.common import (
     ACCUMULATED,
-    FLOATS,
+    NUMERIC,
     Array,
     Attrs,
     as_wide,
@@ -55,7 +55,7 @@ from nimblevm.relay.op.windows import (
 )
 from nimblevm.relay.types import TensorType, Type
 
-DTYPES = ("int8", "uint8", *FLOATS)
+DTYPES = NUMERIC
 
 
 @dataclass(frozen=True, slots=True)

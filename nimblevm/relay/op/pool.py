@@ -24,7 +24,7 @@ from nimblevm.errors import ShapeMismatch
 from nimblevm.relay.dims import Dim
 from nimblevm.relay.op.common import (
     ACCUMULATED,
-    FLOATS,
+    NUMERIC,
     Array,
     Attrs,
     dtype_name,
@@ -47,7 +47,7 @@ from nimblevm.relay.op.windows import (
 )
 from nimblevm.relay.types import TensorType, Type
 
-DTYPES = ("int8", "uint8", *FLOATS)
+DTYPES = NUMERIC
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,6 @@ DTYPE_GAPS: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
         ("bool", *(d for d in _WIDE if d != "int32")), ("image.", "dyn.image.", "nn.upsampling", "dyn.nn.upsampling"),
         "pixels are bytes, int32 or floats; others are cast first",
     ),
-    (("bool", *_WIDE), ("nn.",), "layers compute in floats, or in bytes with an int32 result; others are cast first"),
     (
         tuple(d for d in ALL if d not in ("int32", "int64")),
         ("dyn.", "invert_permutation", "sparse_", "unravel_index"),
