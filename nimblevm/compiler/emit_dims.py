@@ -57,7 +57,8 @@ class DimEmitter:
             return self._define(dim)
         if isinstance(dim, DimVar) or not isinstance(dim, DimOp):
             raise CompileError(
-                f"dim {dim!r} has no number at this place: no value here has it as an axis"
+                f"dim {dim!r} has no number at this place: no value here has it as an axis; "
+                "write ? for a size that nothing else names"
             )
         register = self._compute(dim)
         self.bind(dim, register)

@@ -70,7 +70,11 @@ def _narrow(
     field = "".join(f".{i}" for i in path)
     where = f"{value.attrs.where}{field}, axis {axis}{named(new)}"
     note = frame.program.note(where, value.span)
-    _check_dim(frame, _axis(frame, operand, path, axis, old), new, note)
+    try:
+        _check_dim(frame, _axis(frame, operand, path, axis, old), new, note)
+    except CompileError as error:  # a variable of `new` that nothing binds
+        place = f"{value.span}: " if value.span is not None else ""
+        raise CompileError(f"{place}{where}: {error}") from None
 
 
 def _check_not_negative(frame: Frame, register: int, value: Call) -> None:
