@@ -2,11 +2,11 @@
 
     out = data[begin[0]:end[0]:strides[0], begin[1]:end[1]:strides[1], ...]
 
-begin, end and strides are about the axes in `axes` (None: the first ones); axes that are not named stay
-whole. Negative begin and end count from the end of the axis, then both are clamped to it, as in Python; a
-slice that ends before it begins is empty, and an end of 2**31 - 1 or more (-2**31 + 1 or less for a
-negative stride) is the end; other numbers beyond 2**60 are 2**60. slice_mode "size": end holds sizes instead
-(-1: to the end), strides are not used. data: any dtype, rank >= 1; result: data's dtype. Attrs: begin, end,
+begin, end and strides are about the axes in `axes` (None: the first ones, and the shorter of begin and end may leave
+bounds out); axes that are not named stay whole. Negative begin and end count from the end of the axis, then both are
+clamped to it, as in Python; a slice that ends before it begins is empty, and an end of 2**31 - 1 or more (-2**31 + 1
+or less for a negative stride) is the end; other numbers beyond 2**60 are 2**60. slice_mode "size": end holds sizes
+instead (-1: to the end), strides are not used. data: any dtype, rank >= 1; result: data's dtype. Attrs: begin, end,
 strides (default 1 each, not 0), slice_mode, axes. Source: Relay's strided_slice.
 Differs from numpy: none (an end before begin is an error in TVM).
 """
@@ -23,6 +23,9 @@ from nimblevm.relay.op.common import ALL, Array, Attrs, axis_list, set_axes, ten
 from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, register
 from nimblevm.relay.types import TensorType, Type
 
+# What programs write for "to the end"; read as that, it keeps the size a simple expression of the axis.
+FAR = 2**31 - 1
+
 
 @dataclass(frozen=True, slots=True)
 class StridedSliceAttrs(Attrs):
@@ -38,10 +41,27 @@ class StridedSliceAttrs(Attrs):
         for name in ("begin", "end", "strides", "axes"):
             set_axes(self, name)
         Attrs.__post_init__(self)
+        if self.axes is None:
+            self._complete()
+
+    def _complete(self) -> None:
+        """The first axes are meant: the shorter of begin and end goes on with the axis's own bounds, as in TVM."""
+        begin, end, strides = self.begin, self.end, self.strides or ()
+        if not all(isinstance(value, tuple) for value in (begin, end, strides)):
+            return
+        count = max(len(begin), len(end))
+        whole = [self._whole(stride) for stride in (*strides, *[1] * count)]
+        for name, given, place in (("begin", begin, 0), ("end", end, 1)):
+            rest = [bounds[place] for bounds in whole[len(given) : count]]
+            object.__setattr__(self, name, (*given, *rest))
+
+    def _whole(self, stride: object) -> tuple[int, int]:
+        """The begin and end of all of an axis."""
+        if self.slice_mode == "size":
+            return 0, -1
+        return (FAR, -FAR) if isinstance(stride, int) and stride < 0 else (0, FAR)
 
 
-# What programs write for "to the end"; read as that, it keeps the size a simple expression of the axis.
-FAR = 2**31 - 1
 # No axis of a tensor with elements is longer, and sums of a few such numbers are int64.
 LONGEST = 2**60
 

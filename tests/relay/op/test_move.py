@@ -43,6 +43,30 @@ def test_scatters_take_equal_indices_in_order() -> None:
     assert run(integers).tolist() == [-1]
 
 
+@pytest.mark.parametrize(
+    ("begin", "end", "strides", "mode", "index"),
+    [
+        ([1, 1], [4, 4, 2], None, "end", np.s_[1:4, 1:4, :2]),
+        ([1, 1, 1], [4, 4], None, "end", np.s_[1:4, 1:4, 1:]),
+        ([1], [4, -9, -9], [1, -1, -2], "end", np.s_[1:4, :-9:-1, :-9:-2]),
+        ([3, 3], [0], [-1, -2], "end", np.s_[3:0:-1, 3::-2]),
+        ([1, 1], [2], None, "size", np.s_[1:3, 1:]),
+        ([1], [2, 3], [-1, -1], "size", np.s_[1:3, :3]),
+        ([], [2, 2], None, "end", np.s_[:2, :2]),
+    ],
+)
+def test_slices_may_leave_bounds_out(
+    begin: list[int], end: list[int], strides: list[int] | None, mode: str, index: Any
+) -> None:
+    """As in TVM: the shorter of begin and end goes on with the bounds of the axes."""
+    data = np.arange(60, dtype="float32").reshape(5, 4, 3)
+    made = relay.strided_slice(relay.const(data), begin, end, strides, slice_mode=mode)
+    np.testing.assert_array_equal(run(made), data[index])
+    again = relay.parse(relay.IRModule.from_expr(made).astext()).function("main").body
+    assert isinstance(again, relay.Call)
+    assert again.attrs == made.attrs
+
+
 def test_scatter_elements_may_have_fewer_indices_than_data() -> None:
     """Of the other axes the first places are written, as in TVM and PyTorch; the run compares unknown sizes."""
     indices, updates = relay.const([[1], [0]]), relay.const([[5.0], [6.0]])
@@ -178,6 +202,7 @@ REFUSED: dict[str, Refused] = {
     "gather": (lambda: relay.gather(X, 0, I), "axis 1|size"),
     "gather rank": (lambda: relay.gather(X, 0, relay.const([0])), "data's rank 2"),
     "gather_nd": (lambda: relay.gather_nd(X, relay.const([[0], [0], [0]])), "name 3 axes"),
+    "strided_slice of axes": (lambda: relay.strided_slice(X, [0, 0], [1], axes=[0, 1]), "equally many"),
     "scatter_elements": (lambda: relay.scatter_elements(X, I, I, 1), "dtypes differ"),
     "scatter_elements of too many": (
         lambda: relay.scatter_elements(
