@@ -65,6 +65,9 @@ BY_NUMBER: dict[int, DType] = {row.number: row for row in DTYPES}
 if len(BY_NAME) != len(DTYPES) or len(BY_NUMBER) != len(DTYPES):
     raise ValueError("dtypes.DTYPES: a number or name occurs twice")
 
+SHORT: dict[str, str] = {"int": "int32", "uint": "uint32", "float": "float32", "uint1": "bool"}
+"""Names that TVM reads for others: without a number of bits it means 32, and its bool is an integer of one bit."""
+
 
 def dtype(name: str) -> DType:
     """The row of a dtype name; raises ValueError that lists the known names."""

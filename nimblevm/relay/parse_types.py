@@ -99,11 +99,12 @@ class TypeParser(Cursor):
         return TypeCall(GlobalTypeVar(name), args)
 
     def _dtype(self, token: Token) -> str:
-        if token.text not in dtypes.BY_NAME:
+        name = dtypes.SHORT.get(token.text, token.text)
+        if name not in dtypes.BY_NAME:
             self.fail(
                 f"unknown dtype {token.text!r}{did_you_mean(token.text, dtypes.BY_NAME)}", token
             )
-        return token.text
+        return name
 
     def _tensor_type(self) -> Rule[Type]:
         self.expect("[", "behind Tensor")

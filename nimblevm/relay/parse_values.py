@@ -134,7 +134,7 @@ class ValueParser(TypeParser):
                     if isinstance(value, Constant) and not value.data.shape
                     else value
                 )
-            case "name" if token.text in dtypes.BY_NAME:
+            case "name" if token.text in dtypes.BY_NAME or token.text in dtypes.SHORT:
                 return self.advance().text
             case "dim":
                 return (yield self.dim_rule())

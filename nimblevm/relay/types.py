@@ -115,6 +115,7 @@ class TensorType(Type):
             raise InvalidInputType(
                 f'TensorType: dtype must be a name such as "float32", not {shown(dtype)}'
             )
+        dtype = dtypes.SHORT.get(dtype, dtype)
         dtypes.dtype(dtype)
         found: TensorType = _intern(cls, dims, dtype)
         return found

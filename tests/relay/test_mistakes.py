@@ -38,7 +38,7 @@ MISTAKES: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: relay.parse(b"x"), TypeError, "not bytes"),
     (lambda: relay.parse("model.rly"), RelaySyntaxError, "expected the header"),
     (lambda: relay.parse(HEADER + "def @main(%x: float32) { %x + 1.0 }"), RelaySyntaxError, "write 1f"),
-    (lambda: relay.parse(HEADER + "def @main(%x: float) { %x }"), RelaySyntaxError, "did you mean"),
+    (lambda: relay.parse(HEADER + "def @main(%x: float3) { %x }"), RelaySyntaxError, "did you mean"),
     (lambda: relay.parse(HEADER + "def @main(%x) { %x }"), RelayTypeError, "annotate it"),
     (
         lambda: relay.parse(HEADER + "def @main(%x: Tensor[(3), float32]) { sum(%x, axes=[0]) }"),

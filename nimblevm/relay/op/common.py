@@ -38,13 +38,16 @@ ACCUMULATED: dict[str, tuple[float, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Attrs:
-    """Base of attribute classes: lists become tuples, so that every instance can be hashed and compared."""
+    """Base of attribute classes: lists become tuples, so that every instance can be hashed and compared.
+    Dtypes by a short name become those that they mean."""
 
     def __post_init__(self) -> None:
         for entry in fields(self):
             value = getattr(self, entry.name)
             if isinstance(value, list | tuple):
                 object.__setattr__(self, entry.name, _frozen(value))
+            elif entry.name.endswith("dtype") and isinstance(value, str) and value in dtypes.SHORT:
+                object.__setattr__(self, entry.name, dtypes.SHORT[value])
 
     def keys(self) -> list[str]:
         """The names, as TVM's Attrs have them."""
