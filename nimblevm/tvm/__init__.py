@@ -15,6 +15,7 @@ from nimblevm.tvm import (
     target,
     te,
     testing,
+    tir,
     transform,
 )
 from nimblevm.tvm.absent import MODULES, explain_absent
@@ -26,7 +27,7 @@ from nimblevm.tvm.target import Target
 
 __all__ = [
     "IRModule", "TVMError", "Target", "contrib", "convert", "cpu", "cuda", "device", "error", "gpu", "instrument",
-    "ir", "nd", "opencl", "parser", "relay", "runtime", "target", "te", "testing", "transform",
+    "ir", "nd", "opencl", "parser", "relay", "runtime", "target", "te", "testing", "tir", "transform",
 ]  # fmt: skip
 
 __getattr__ = explain_absent(__name__, MODULES, __all__)

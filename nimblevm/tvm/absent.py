@@ -11,8 +11,6 @@ from nimblevm.arguments import explain_missing
 from nimblevm.errors import ModuleNotProvided, NameNotProvided
 
 MODULES: Mapping[str, str] = {
-    "tir": "a size is an int or a relay.DimExpr, and isinstance(d, relay.DimExpr) stands for tir.Any; kernels are "
-    "generated: nimblevm disasm --kernels shows their loops",
     "context": "tvm.device(name, number) and tvm.cpu() make devices",
     "ndarray": "its name is tvm.nd",
     "_ffi": "tvm.error has TVMError and its kin; there is no registry of packed functions",
@@ -100,6 +98,27 @@ TE: Mapping[str, str] = dict.fromkeys(
         "thread_axis",
     ),
     "kernels are generated from the program; external codegen brings one's own (docs/external-codegen.md)",
+)
+TIR: Mapping[str, str] = dict.fromkeys(
+    (
+        "Buffer",
+        "BufferLoad",
+        "Call",
+        "For",
+        "PrimFunc",
+        "Schedule",
+        "Stmt",
+        "analysis",
+        "bijective_layout",
+        "const",
+        "decl_buffer",
+        "ir_builder",
+        "layout",
+        "stmt_functor",
+        "transform",
+    ),
+    "here are sizes alone, ints or relay.DimExpr; kernels are generated, and nimblevm disasm --kernels shows their "
+    "loops",
 )
 IR: Mapping[str, str] = {
     "EnvFunc": "there is no registry of packed functions; a pass is any function (tvm.transform.module_pass)",
@@ -189,6 +208,7 @@ __all__ = [
     "MODULES",
     "RELAY",
     "TESTING",
+    "TIR",
     "TRANSFORM",
     "VM",
     "explain_absent",

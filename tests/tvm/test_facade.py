@@ -81,7 +81,7 @@ def test_current_target() -> None:
         Target.current(allow_none=False)
 
 
-ABSENT = """tvm.te.placeholder tvm.tir tvm._ffi tvm.autotvm tvm.rpc tvm.build tvm.vulkan tvm.relay.frontend tvm.relay.quantize tvm.relay.gradient
+ABSENT = """tvm.te.placeholder tvm.tir.PrimFunc tvm._ffi tvm.autotvm tvm.rpc tvm.build tvm.vulkan tvm.relay.frontend tvm.relay.quantize tvm.relay.gradient
 tvm.relay.transform.FoldScaleAxis tvm.relay.transform.ToMixedPrecision tvm.relay.testing.vgg tvm.contrib.relay_viz
 tvm.relay.op.contrib.dnnl tvm.relay.analysis.get_calibration_data tvm.relay.vm.invoke tvm.ir.EnvFunc""".split()
 
@@ -112,6 +112,27 @@ def test_names_that_nobody_has() -> None:
         with pytest.raises(AttributeError, match=f"has no attribute '{name}'.*{close}"):
             getattr(module, name)
         assert not hasattr(module, name)
+
+
+def test_sizes_by_tirs_names() -> None:
+    """As scripts ask whether a size is known, and make unknown ones."""
+    tir = tvm.tir
+    x = relay.var("x", shape=(tir.Any(), tir.Any(), tvm.te.var("n"), tir.IntImm("int32", 3)))
+    dims = x.type_annotation.shape
+    found = [
+        (isinstance(d, tir.Any), isinstance(d, tir.Var), isinstance(d, tir.IntImm)) for d in dims
+    ]
+    assert found == [(True, False, False)] * 2 + [(True, True, False), (False, False, True)]
+    assert all(isinstance(d, tir.PrimExpr) for d in dims)
+    assert dims[0] != dims[1]
+    assert isinstance(tir.SizeVar("m", "int64"), relay.DimVar)
+    for other in ("n", 1.0, None, True):
+        assert not isinstance(other, tir.PrimExpr)
+    twice = relay.testing.run_infer_type(relay.concatenate([x, x], 0)).checked_type.shape[0]
+    assert isinstance(twice, tir.Any)
+    assert not isinstance(twice, tir.Var)
+    with pytest.raises(InvalidInputType, match="value must be a whole number"):
+        tir.IntImm("int32", "n")
 
 
 def test_libraries_of_relay() -> None:
