@@ -100,10 +100,11 @@ def check_parameters(
     ctx: TypeContext, arg_types: tuple[Type, ...], first: int, data: int, axis: int
 ) -> None:
     """Arguments `first` and `first + 1` are a scale and a zero point of argument `data`, scalars or along the axis."""
-    of = arg_types[data]
+    of, given = arg_types[data], arg_types[first : first + 2]
     rank = len(of.shape) if isinstance(of, TensorType) else 0
-    # A scalar has no axis; the default, -1, and every other one mean nothing then.
-    place = axis_index(ctx, axis, rank) if rank else 0
+    scalars = all(isinstance(type_, TensorType) and not type_.shape for type_ in given)
+    # A scalar has no axis, and scalar parameters are along none: whatever the attribute says means nothing then.
+    place = axis_index(ctx, axis, rank) if rank and not scalars else 0
     check_along(ctx, arg_types, first, "float32", data, place)
     check_along(ctx, arg_types, first + 1, "int32", data, place)
 

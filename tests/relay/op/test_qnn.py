@@ -263,6 +263,22 @@ def test_scales_of_both_sides_along_axes() -> None:
     assert np.abs(found - np.clip(expected, -128, 127)).max() <= 0.5001
 
 
+def test_scalars_are_along_no_axis() -> None:
+    """Whatever axis is said of them, as in TVM."""
+    a = np.asarray([10, -20, 100], "int8")
+    q = relay.qnn
+    for name, build in {
+        "add": lambda x, axis: q.add(x, x, 0.5, 0, 0.5, 0, 1.0, 1, axis, axis),
+        "dequantize": lambda x, axis: q.dequantize(x, 0.5, 1, axis=axis),
+        "quantize": lambda x, axis: q.quantize(relay.cast(x, "float32"), 2.0, 1, axis, "int8"),
+        "requantize": lambda x, axis: q.requantize(x, 0.5, 0, 0.25, 0, axis, out_dtype="int8"),
+    }.items():
+        usual = every_path(lambda x, build=build: build(x, -1), a)
+        for axis in (1, -2, 7):
+            found = every_path(lambda x, build=build, axis=axis: build(x, axis), a)
+            np.testing.assert_array_equal(found, usual, err_msg=name)
+
+
 def test_concatenate_brings_fields_to_one_scale() -> None:
     a, b = np.asarray([[10, -20]], "int8"), np.asarray([[7, 127]], "int8")
     found = every_path(
@@ -469,7 +485,7 @@ def test_config_says_how_to_round() -> None:
         (lambda q, x: q.requantize(x, 1.0, 0, 1.0, 0, rounding="UP"), "rounding must be one of UPWARD, TONEAREST"),
         (lambda q, x: q.requantize(x, 1.0, 0, 1.0, 0, out_dtype="int64"), "out_dtype must be one of int8"),
         (lambda q, x: q.dequantize(x, np.ones((3,), "float32"), 0), "expected 3, got 4|expected 4, got 3"),
-        (lambda q, x: q.dequantize(x, 1.0, 0, axis=2), "axis 2 is out of range for rank 2"),
+        (lambda q, x: q.dequantize(x, np.ones((4,), "float32"), 0, axis=2), "axis 2 is out of range for rank 2"),
         (lambda q, x: q.dense(x, x, 0, 0, 1.0, 1.0, None, out_dtype="int16"), "out_dtype must be int32"),
         (lambda q, x: q.tanh(x, np.ones((4,), "float32"), 0, 1.0, 0), "argument 1 must be a scalar"),
         (lambda q, x: q.leaky_relu(x, float("nan"), 1.0, 0, 1.0, 0), "alpha must be a number"),
