@@ -233,6 +233,7 @@ static int complete(reader *r) {
 
 json parse_json(const char *text, size_t size, const char *where) {
   reader r = {.where = where, .text = text, .at = text, .end = text + size};
+  if (size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) r.at += 3; /* of some editors */
   for (;;) {
     const char first = peek(&r);
     if (first == '[' || first == '{') {

@@ -567,6 +567,7 @@ int main(int argc, char **argv) {
   if (o.output && !ends_with(o.output, ".npy") && !ends_with(o.output, ".json") &&
       !ends_with(o.output, ".npz") && !ends_with(o.output, "/"))
     mistake("-o %s: the name must end in .npy, .npz, .json or /", o.output);
+  if (o.output) check_output(o.output);
   if (nvm_program_open(o.file, o.flags, &program)) failed(NULL);
   if (*nvm_program_warning(program)) fprintf(stderr, "warning: %s\n", nvm_program_warning(program));
   if (o.list)

@@ -127,6 +127,20 @@ static void name_unfinished(const char *place) {
     if (signal(stopping[i], give_up) == SIG_IGN) (void)signal(stopping[i], SIG_IGN);
 }
 
+void check_output(const char *path) {
+  struct stat found = {0};
+  if (stat(path, &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode)) return;
+  char *whole = realpath(path, NULL), *folder = keep_text(path, strlen(path));
+  if (whole && S_ISREG(found.st_mode)) folder = keep_text(whole, strlen(whole));
+  free(whole);
+  char *slash = strrchr(folder, '/');
+  if (slash)
+    slash[1] = 0;
+  else
+    folder = keep_text(".", 1);
+  if (access(folder, W_OK | X_OK)) mistake("%s: %s", path, strerror(errno));
+}
+
 output create_file(const char *path) {
   output out = {.path = path};
   struct stat found;

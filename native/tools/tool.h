@@ -42,6 +42,8 @@ typedef struct output {
   const char *place; /* kept; NULL for what is no file */
 } output;
 output create_file(const char *path);
+/* A mistake for a file, or the files of a folder, that can't be made: told before the work. */
+void check_output(const char *path);
 void finish_file(output *out);
 
 /* --- dtypes --- */

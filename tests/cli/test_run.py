@@ -42,6 +42,7 @@ EQUAL = {
     "JSON in full": ('x={"dtype": "float32", "shape": [2, 4], "data": [1,1,1,1,1,1,1,1]}', "y=y.npy", "k=3"),
     "JSON file": ("x=x.json", "y=y.npy", "k=3"),
     "JSON file of all": ("all.json",),
+    "JSON file with a mark": ("marked.json",),
 }  # fmt: skip
 
 
@@ -49,6 +50,7 @@ EQUAL = {
 def test_equal_inputs(name: str, folder: Path, cli: Cli) -> None:
     Path("x.json").write_text("[[1, 1, 1, 1], [1, 1, 1, 1]]")
     Path("all.json").write_text('{"x": {"file": "x.npy"}, "y": [[0, 0, 0], [0, 0, 0]], "k": 3}')
+    Path("marked.json").write_text(Path("all.json").read_text(), encoding="utf-8-sig")
     assert cli("run", "model.nvm", "xy.npz", "k=3", "-o", "a.npy").code == 0
     done = cli("run", "model.nvm", *EQUAL[name], "-o", "b.npy")
     assert done.code == 0, done.err

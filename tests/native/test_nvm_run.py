@@ -173,6 +173,9 @@ def test_the_same_json_as_from_python(name: str, run: Run) -> None:
     (run.folder / "in.json").write_text(json.dumps(values))
     run("-f", function.name, "in.json", "-o", "out.json")
     assert (run.folder / "out.json").read_text() == expected
+    (run.folder / "in.json").write_text(json.dumps(values), encoding="utf-8-sig")
+    run("-f", function.name, "in.json", "-o", "out.json")
+    assert (run.folder / "out.json").read_text() == expected
     texts = [f"{name}={json.dumps(value)}" for name, value in values.items()]
     run("-f", function.name, *texts, "-o", "again.json")
     assert (run.folder / "again.json").read_text() == expected
@@ -219,6 +222,8 @@ BAD = {
     "time": (["-f", "loop", "i=1", "--seconds", "0.02"], "[TIME_LIMIT]"),
     "device": (["-f", "loop", "i=-1", "--device", "abacus"], 'no device backend "abacus"'),
     "output": (["-f", "tuple", "t=[1, [true, [1, 2]]]", "-o", "x.npy"], "use -o FILE.json"),
+    "folder, before the inputs": (["-o", "none/x.npy"], "none/x.npy: No such file or directory"),
+    "folder of files, before the inputs": (["-o", "none/"], "none/: No such file or directory"),
     "suffix": (["-o", "x.png"], "must end in .npy, .npz, .json or /"),
 }  # fmt: skip
 
