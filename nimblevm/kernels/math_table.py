@@ -67,11 +67,16 @@ INF, NAN = float("inf"), float("nan")
 
 
 def _exp(p: Program) -> Term:
+    """float32: 2^n (1 + p) with 2^n times 2^64 or 1/2, so that it is a normal number where the result is subnormal or
+    has the largest exponent (1.1 ulp). float64: with the error of p, in two steps of scaling.
+    """
     (x,) = p.params
-    form = FORMATS[p.float]
-    low, high = (-104.0, 89.0) if p.dtype == "float32" else (-746.0, 710.0)
-    n, hi, _ = exp_parts(clamp(x, low, high))
-    return scale(hi, n, form)
+    if p.dtype == "float32":
+        small = x <= 0.0
+        s, rest = short_exp(clamp(x, -104.0, 89.0), small.select(p.const(64.0), -1.0))
+        return (s + s * rest) * small.select(p.const(2.0**-64), 2.0)
+    n, hi, _ = exp_parts(clamp(x, -746.0, 710.0))
+    return scale(hi, n, FORMATS[p.float])
 
 
 def _log(p: Program) -> Term:
