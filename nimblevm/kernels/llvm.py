@@ -135,7 +135,7 @@ def _host() -> TargetInfo | None:
         return None
     has = {name for name, on in binding.get_host_cpu_features().items() if on}
     most = next(level for level in reversed(targets.LEVELS) if level.arch == arch)
-    features = tuple(sorted(f for f in most.features if f in has))
+    features = tuple(sorted(f for f in (*most.features, *targets.BEYOND) if f in has))
     cpu = binding.get_host_cpu_name()
     return TargetInfo(arch, features, cpu, f"native ({cpu})")
 

@@ -30,6 +30,7 @@ from nimblevm.kernels.loop_ir import (
     Accumulate,
     Beside,
     Binary,
+    ByteProduct,
     Cast,
     CheckIndex,
     Compare,
@@ -85,7 +86,7 @@ class KernelText(ScopedValues):
         self.panels = {
             tile
             for s in products
-            if isinstance(s, PanelProduct | WindowProduct)
+            if isinstance(s, ByteProduct | PanelProduct | WindowProduct)
             for tile in tiles(s)
         }
         self.stack = {i for i, b in enumerate(kernel.buffers) if b.name == STACK}
@@ -196,6 +197,8 @@ class KernelText(ScopedValues):
                     self._panel_product(statement)
                 case PackPanels():
                     self._pack_panels(statement)
+                case ByteProduct():
+                    self._byte_product(statement)
                 case WindowProduct():
                     self._window_product(statement)
                 case _:
@@ -405,6 +408,14 @@ class KernelText(ScopedValues):
             (statement.w_panel, *(v for s in statement.steps for v in s), statement.depth),
         )
         args += [f"ptr %b{statement.tile}", self._i64(statement.rows), self._i64(statement.panels)]
+        self.lines.void(f"call void @{function}({', '.join(args)})")
+
+    def _byte_product(self, statement: ByteProduct) -> None:
+        x, w = statement.x, statement.w
+        function = self.lines.helpers.bytes(x.dtype, w.dtype)
+        args = [self._place(x), self._i64(statement.x_row), self._place(w)]
+        args += [*map(self._i64, (statement.w_row, statement.depth)), f"ptr %b{statement.tile}"]
+        args += map(self._i64, (statement.rows, statement.columns))
         self.lines.void(f"call void @{function}({', '.join(args)})")
 
     def _pack_panels(self, statement: PackPanels) -> None:

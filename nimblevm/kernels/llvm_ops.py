@@ -14,6 +14,7 @@ from nimblevm import dtypes
 from nimblevm.errors import Unsupported
 from nimblevm.kernels import (
     llvm_beside,
+    llvm_bytes,
     llvm_half,
     llvm_pack,
     llvm_panels,
@@ -156,6 +157,14 @@ class Helpers:
         if name not in self.texts:
             self.texts[name] = llvm_windows.declaration(dtype)
             self.modules[name] = llvm_windows.module_text(dtype, self.features)
+        return name
+
+    def bytes(self, x_type: str, w_type: str) -> str:
+        """The micro-kernels of products of bytes."""
+        name = llvm_bytes.symbol(x_type, w_type)
+        if name not in self.texts:
+            self.texts[name] = llvm_bytes.declaration(x_type, w_type)
+            self.modules[name] = SCHEDULED + llvm_bytes.module_text(x_type, w_type)
         return name
 
     def pack(self, dtype: str) -> str:

@@ -282,6 +282,25 @@ class WindowProduct(Statement):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class ByteProduct(Statement):
+    """A tile of a product of int8 or uint8 operands that both run along the depth. Made by schedules, never stored in
+    files.
+
+    tile[TILE_ROW r + c] = sum over k < depth of x[r x_row + k] * w[c w_row + k] for r < rows, c < columns <= TILE_ROW
+    (llvm_bytes.py), int32 that wraps: x and w are the elements that the strides (in elements) count from.
+    """
+
+    tile: int
+    x: Load
+    x_row: Value
+    w: Load
+    w_row: Value
+    depth: Value
+    rows: Value
+    columns: Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class PackPanels(Statement):
     """Rows copied into panels of 16 columns. Made by schedules, never stored in files.
 

@@ -8,6 +8,7 @@ from nimblevm.kernels.loop_ir import (
     Accumulate,
     Barrier,
     Binary,
+    ByteProduct,
     Cast,
     CheckIndex,
     Compare,
@@ -99,6 +100,9 @@ def values_of(statement: Statement) -> tuple[Value, ...]:
                 sizes2 = (other.depth, other.rows, other.panels)
                 beside = (other.x, other.w, other.x_row, other.w_step, other.w_panel, *sizes2)
             return (statement.x, statement.w, *strides, *sizes, *following, *blocks, *beside)
+        case ByteProduct():
+            counts = (statement.depth, statement.rows, statement.columns)
+            return (statement.x, statement.x_row, statement.w, statement.w_row, *counts)
         case WindowProduct():
             steps = [value for step in statement.steps for value in step]
             counts = (statement.depth, statement.rows, statement.panels)
@@ -106,7 +110,7 @@ def values_of(statement: Statement) -> tuple[Value, ...]:
     raise TypeError(f"unknown statement {type(statement).__name__}")
 
 
-def tiles(statement: PanelProduct | WindowProduct) -> set[int]:
+def tiles(statement: ByteProduct | PanelProduct | WindowProduct) -> set[int]:
     """The tiles that a product writes."""
     beside = statement.beside if isinstance(statement, PanelProduct) else None
     return {statement.tile} if beside is None else {statement.tile, beside.tile}

@@ -64,6 +64,10 @@ _V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
 _V4 = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
 
 
+BEYOND = ("avx512vnni",)
+"""Features beyond the levels that code for the machine at hand uses: products of bytes (llvm_bytes.py)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Level:
     """A named target: what generated code may use, beyond what every CPU of the architecture has."""
@@ -130,5 +134,5 @@ def c_header() -> list[str]:
 
 
 __all__ = [
-    "ARCHS", "BY_NAME", "FEATURES", "LEVELS", "Feature", "Level", "c_header", "section_text",
+    "ARCHS", "BEYOND", "BY_NAME", "FEATURES", "LEVELS", "Feature", "Level", "c_header", "section_text",
 ]  # fmt: skip

@@ -1,6 +1,7 @@
-"""Products with constant weights and a bias by numbers of rows, and a step over 4 MiB of weights by how they are stored.
+"""Products with constant weights and a bias by numbers of rows, products of bytes and of floats, and a step over 4 MiB
+of weights by how they are stored.
 
-The table's unit is ps a multiply-add (a core that does 118 GFLOP/s needs 17), and us a step.
+The table's unit is ps a multiply-add (a core that does 118 GFLOP/s needs 17), us of a product of bytes, and us a step.
 """
 
 from __future__ import annotations
@@ -39,6 +40,29 @@ def test_product(benchmark: Any, depth: int, units: int, rows: int, target: str)
     record(benchmark, name, "vm", 1000 * took / (rows * depth * units), None)
     if took:
         benchmark.extra_info["gflop_s"] = round(2 * rows * depth * units / took, 1)
+
+
+@pytest.mark.parametrize("target", ["native", "x86-64-v4"])
+@pytest.mark.parametrize("kind", ["float32", "int8", "uint8"])
+@pytest.mark.parametrize(
+    "size", [(64, 256, 256), (128, 768, 3072), (128, 3072, 768), (1, 768, 3072)]
+)
+def test_product_of_bytes(
+    benchmark: Any, size: tuple[int, int, int], kind: str, target: str
+) -> None:
+    """kind: of the data; the weight is int8, or float32 too."""
+    rows, depth, units = size
+    weight, out = (kind, "") if kind == "float32" else ("int8", ', out_dtype="int32"')
+    text = f"""#[version = "0.0.5"]
+    def @main(%x: Tensor[({rows}, {depth}), {kind}], %w: Tensor[({units}, {depth}), {weight}]) {{
+      nn.dense(%x, %w{out}) }}"""
+    rng = np.random.default_rng(0)
+    w = rng.integers(-128, 128, (units, depth)).astype(weight)
+    vm = nvm.VirtualMachine(nvm.compile(nvm.relay.parse(text), {"w": w}, target))
+    x = rng.integers(0, 128, (rows, depth)).astype(kind)
+    took = nanoseconds(benchmark, lambda: vm.run(x), 100)
+    name = f"{rows} x {depth} times {depth} x {units}, {kind}, {target}, us"
+    record(benchmark, name, "vm", took / 1000, None)
 
 
 @pytest.mark.parametrize("weights", ["float32", "float16", "bfloat16"])

@@ -8,6 +8,7 @@ from nimblevm.kernels.loop_ir import Kernel
 from nimblevm.kernels.registers import Registers
 from nimblevm.kernels.schedule.beside import tile_beside
 from nimblevm.kernels.schedule.blocks import tile_blocks
+from nimblevm.kernels.schedule.byte_products import tile_bytes
 from nimblevm.kernels.schedule.dense import tile_products
 from nimblevm.kernels.schedule.index import STACK
 from nimblevm.kernels.schedule.lanes import tile_lanes
@@ -28,6 +29,7 @@ def schedule(kernel: Kernel, features: tuple[str, ...], choices: Choices | None 
     buffers, body = tile_beside(buffers, body, features, choices)
     buffers, body = tile_panels(buffers, body, features, choices)
     buffers, body = tile_windows(buffers, body, images_only=False)
+    buffers, body = tile_bytes(buffers, body, features)
     buffers, body = tile_blocks(buffers, body)
     buffers, body = tile_lanes(buffers, jam_rows(body, registers))
     return replace(kernel, buffers=buffers, body=tile_products(body, registers))

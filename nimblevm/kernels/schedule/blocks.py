@@ -93,7 +93,7 @@ def block_of(rows: For, buffers: Sequence[Buffer]) -> Block | None:
     x, w = _factors(step.value)
     if x is None or w is None or not x.dtype == w.dtype == start.local.dtype:
         return None
-    x_row = _row_stride(x, rows.var, columns.var, depth.var, buffers)
+    x_row = row_stride(x, rows.var, columns.var, depth.var, buffers)
     steps = _right_strides(w, rows.var, columns.var, depth.var, buffers)
     if x_row is None or steps is None:
         return None
@@ -127,7 +127,7 @@ def _only_axis(load: Load, var: LoopVar) -> int | None:
     return axes[0]
 
 
-def _row_stride(
+def row_stride(
     x: Load, row: LoopVar, column: LoopVar, depth: LoopVar, buffers: Sequence[Buffer]
 ) -> Value | None:
     """Elements between the rows of a left operand that is contiguous along the depth; None for another one."""
@@ -193,7 +193,7 @@ def pack_of(loop: For, buffers: Sequence[Buffer]) -> PackPanels | None:
     target = buffers[store.buffer]
     step = _stride(target, len(outer))
     # The row runs along the depth: as a left operand does.
-    between = _row_stride(source, row, LoopVar(INDEX, ""), depth, buffers)
+    between = row_stride(source, row, LoopVar(INDEX, ""), depth, buffers)
     size = target.axes[-1].size
     if step is None or between is None or not (isinstance(size, Const) and size.value == LANES):
         return None
@@ -311,4 +311,4 @@ def tile_blocks(
     return tuple(blocker.buffers), new
 
 
-__all__ = ["Block", "block_of", "tile_blocks"]
+__all__ = ["Block", "block_of", "row_stride", "tile_blocks"]

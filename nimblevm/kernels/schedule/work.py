@@ -9,6 +9,7 @@ from nimblevm.kernels.facts import divides
 from nimblevm.kernels.loop_ir import (
     Accumulate,
     Binary,
+    ByteProduct,
     Cast,
     CheckIndex,
     Const,
@@ -86,6 +87,12 @@ def _add(
                 around, more = _times(sizes, _usual(statement.count, middle), factor)
                 around, more = _times(around, _usual(statement.depth, middle), more)
                 found[around] = found.get(around, 0.0) + more * _PACK
+            case ByteProduct():
+                around, more = _times(sizes, _usual(statement.depth, middle), factor / 4)
+                around, more = _times(around, _usual(statement.columns, middle), more)
+                found[around] = found.get(around, 0.0) + more * _WEIGHT
+                around, more = _times(around, _usual(statement.rows, middle), more)
+                found[around] = found.get(around, 0.0) + more * _PRODUCT
             case WindowProduct(steps=((outer, _), (inner_count, _))):
                 around, more = _times(sizes, _usual(statement.depth, middle), factor * 16)
                 for size in (outer, inner_count, statement.panels, statement.rows):
