@@ -97,8 +97,9 @@ def exp_parts(x: Term, rest: Term | None = None) -> tuple[Term, Term, Term]:
 def short_exp(x: Term, offset: Term | float = 0.0) -> tuple[Term, Term]:
     """s, p with exp(x) = s (1 + p) 2^-offset, s a power of two, |p| < 0.42; float32, within 1 ulp of 1 + p and of p.
 
-    n + offset must be in the normal range. offset: an integer, or a choice between two. Half the operations of exp_parts and scale: no errors are carried along, and
-    n goes from the low bits of a float into the exponent by one shift.
+    n + offset must be in the normal range; offset is an integer, or a choice between two. Half the operations of
+    exp_parts and scale: no errors are carried along, and n goes from the low bits of a float into the exponent by one
+    shift.
     """
     form = FORMATS[x.type]
     magic = (form.magic + form.bias) + offset
