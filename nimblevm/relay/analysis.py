@@ -23,11 +23,12 @@ from nimblevm.relay.ir import (
     PatternVar,
     PatternWildcard,
     Var,
+    children,
     free_vars,
     pattern_vars,
 )
 from nimblevm.relay.module import IRModule
-from nimblevm.relay.types import Type, TypeVar
+from nimblevm.relay.types import FuncType, Type, TypeVar, parts
 from nimblevm.relay.types import free_type_vars as type_vars_of_type
 from nimblevm.relay.visitor import post_order
 
@@ -46,24 +47,55 @@ def _binders(node: Expr) -> tuple[Var, ...]:
     return ()
 
 
+def _variables(expr: Expr) -> Iterator[tuple[Var, bool]]:
+    """(variable, whether it is bound here) in the order of TVM: parameters and let variables before what they are of,
+    the variables of a pattern before its clause."""
+    seen: set[Expr] = set()
+    stack: list[Expr | tuple[Var, ...]] = [expr]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, tuple):
+            yield from ((var, True) for var in node)
+        elif isinstance(node, Var):
+            yield node, False
+        elif node not in seen:
+            seen.add(node)
+            inside: list[Expr | tuple[Var, ...]] = [_binders(node), *children(node)]
+            if isinstance(node, Match):
+                inside = [node.data]
+                for clause in node.clauses:
+                    inside += (pattern_vars(clause.lhs), clause.rhs)
+            stack.extend(reversed(inside))
+
+
 def all_vars(expr: Expr) -> tuple[Var, ...]:
-    """All variables, bound or used, in post-order."""
-    found: dict[Var, None] = {}
-    for node in post_order(expr):
-        if isinstance(node, Var):
-            found[node] = None
-        found.update(dict.fromkeys(_binders(node)))
-    return tuple(found)
+    """All variables, bound or used, in the order in which a reader meets them."""
+    return tuple(dict.fromkeys(var for var, _ in _variables(expr)))
 
 
 def bound_vars(expr: Expr) -> tuple[Var, ...]:
-    """The variables that `expr` binds, in post-order."""
-    return tuple(dict.fromkeys(v for node in post_order(expr) for v in _binders(node)))
+    """The variables that `expr` binds, in the order in which a reader meets them."""
+    return tuple(dict.fromkeys(var for var, bound in _variables(expr) if bound))
 
 
-def all_type_vars(expr: Expr) -> tuple[TypeVar, ...]:
-    """All type variables that annotations mention or functions bind."""
+def _types(root: Type) -> Iterator[Type]:
+    """A type and what it is made of, each once; the parameters of a function type before the rest of it."""
+    seen: set[Type] = set()
+    stack = [root]
+    while stack:
+        found = stack.pop()
+        if found not in seen:
+            seen.add(found)
+            yield found
+            own = found.type_params if isinstance(found, FuncType) else ()
+            stack.extend(reversed((*own, *parts(found))))
+
+
+def all_type_vars(expr: Expr | Type) -> tuple[TypeVar, ...]:
+    """All type variables that annotations mention or functions bind; of a type those in it."""
     found: dict[TypeVar, None] = {}
+    if isinstance(expr, Type):
+        return tuple(dict.fromkeys(t for t in _types(expr) if isinstance(t, TypeVar)))
     for node in post_order(expr):
         annotations: list[Type | None] = [v.type_annotation for v in _binders(node)]
         if isinstance(node, Var):
@@ -79,17 +111,19 @@ def all_type_vars(expr: Expr) -> tuple[TypeVar, ...]:
     return tuple(found)
 
 
-def bound_type_vars(expr: Expr) -> tuple[TypeVar, ...]:
-    """The type variables that functions in `expr` bind."""
-    return tuple(
-        dict.fromkeys(
-            v for node in post_order(expr) if isinstance(node, Function) for v in node.type_params
-        )
-    )
+def bound_type_vars(expr: Expr | Type) -> tuple[TypeVar, ...]:
+    """The type variables that functions in `expr` bind; of a type those that function types in it bind."""
+    if isinstance(expr, Type):
+        binders = (t.type_params for t in _types(expr) if isinstance(t, FuncType))
+    else:
+        binders = (n.type_params for n in post_order(expr) if isinstance(n, Function))
+    return tuple(dict.fromkeys(var for params in binders for var in params))
 
 
-def free_type_vars(expr: Expr) -> tuple[TypeVar, ...]:
-    """The type variables that `expr` mentions and no function in it binds."""
+def free_type_vars(expr: Expr | Type) -> tuple[TypeVar, ...]:
+    """The type variables that `expr`, or a type, mentions and nothing in it binds."""
+    if isinstance(expr, Type):
+        return tuple(type_vars_of_type(expr))
     bound = set(bound_type_vars(expr))
     return tuple(v for v in all_type_vars(expr) if v not in bound)
 

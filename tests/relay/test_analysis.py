@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import nimblevm.relay.op  # noqa: F401  (fills the registry)
+from nimblevm import relay
 from nimblevm.relay import analysis
 from nimblevm.relay.ir import (
     Call,
@@ -110,3 +110,34 @@ def test_deep_and_wide_patterns() -> None:
         for c in (RED, GREEN)
     ]
     assert missing(*wide)
+
+
+def test_variables_come_as_a_reader_meets_them() -> None:
+    """As in TVM: parameters before the body, the variable of a let before its value, of a pattern before its clause."""
+    a, b, c, d = (relay.var(name, shape=()) for name in "abcd")
+    f = relay.Function([c, b], relay.Let(a, d, relay.Tuple([a, b])))
+    assert analysis.bound_vars(f) == (c, b, a)
+    assert analysis.all_vars(f) == (c, b, a, d)
+    mod = relay.IRModule()
+    _, cons, nil = relay.prelude.Prelude(mod).mod.get_type("List")
+    match = relay.Match(
+        d,
+        [
+            relay.Clause(relay.PatternConstructor(nil), c),
+            relay.Clause(
+                relay.PatternConstructor(cons, [relay.PatternVar(b), relay.PatternVar(a)]), a
+            ),
+        ],
+    )
+    assert analysis.bound_vars(match) == (b, a)
+    assert analysis.all_vars(match) == (d, c, b, a)
+
+
+def test_type_variables_of_types() -> None:
+    a, b, c = (relay.TypeVar(name) for name in "abc")
+    function = relay.FuncType([b], relay.TupleType([c]), [a])
+    assert analysis.all_type_vars(function) == (a, b, c)
+    assert analysis.bound_type_vars(function) == (a,)
+    assert set(analysis.free_type_vars(function)) == {b, c}
+    assert analysis.all_type_vars(relay.TupleType([c, a, c])) == (c, a)
+    assert analysis.bound_type_vars(relay.TupleType([c])) == ()
