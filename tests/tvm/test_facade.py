@@ -196,6 +196,16 @@ def test_graph_library_and_parameters(tmp_path: Path) -> None:
         assert module.get_output(0).numpy().tolist() == [[2] * 3] * 2
 
 
+def test_outputs_of_tuples_in_tuples_are_numbered() -> None:
+    """A graph has tensors as outputs: nested tuples are flat there, as in TVM."""
+    body = relay.Tuple([X, relay.Tuple([relay.exp(X), relay.Tuple([X + X])])])
+    lib = relay.build(tvm.IRModule.from_expr(relay.Function([X], body)), "llvm")
+    module = graph_executor.create(lib.get_graph_json(), lib.lib, tvm.cpu())
+    module.run(x=np.ones((2, 3)))
+    assert module.get_num_outputs() == 3
+    assert [module.get_output(i).numpy()[0, 0] for i in (0, 2)] == [1, 2]
+
+
 def test_executors_of_graphs_turn_arrays_into_the_dtype() -> None:
     """As the graph executor's set_input; the virtual machine's arguments have dtypes of their own, in TVM too."""
     for kind in ("graph", "aot"):

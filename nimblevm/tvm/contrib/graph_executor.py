@@ -54,14 +54,13 @@ class GraphModule:
     def run(self, **input_dict: Any) -> None:
         """Run on what was set; keywords are set first."""
         self.set_input(**input_dict)
-        result = self._vm.invoke("main", **self._inputs)
-        self._outputs = list(result) if isinstance(result, tuple) else [result]
+        self._outputs = _leaves(self._vm.invoke("main", **self._inputs))
 
     def get_num_inputs(self) -> int:
         return len(self._names)
 
     def get_num_outputs(self) -> int:
-        """The fields of what the last run returned; 1 for no tuple."""
+        """The tensors of what the last run returned, those of tuples in tuples too; 1 for no tuple."""
         return len(self._results())
 
     def get_input(self, index: int | str) -> NDArray | None:
@@ -128,6 +127,18 @@ class GraphModule:
         if self._outputs is None:
             raise InvalidInput("nothing has run yet; call run() first")
         return self._outputs
+
+
+def _leaves(result: Any) -> list[Any]:
+    """The fields of a tuple, with those of tuples in it, from left to right."""
+    found, stack = [], [result]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, tuple):
+            stack.extend(reversed(value))
+        else:
+            found.append(value)
+    return found
 
 
 def _copied(name: str, value: Any, dtype: str | None) -> Any:

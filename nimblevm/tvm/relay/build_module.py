@@ -29,6 +29,11 @@ class ExecutorFactory(Module):
         """graph, lib, params = build(...): for graph_executor.create(graph, lib, dev)."""
         return iter((self.get_graph_json(), self, self.get_params()))
 
+    @property
+    def lib(self) -> Module:
+        """The library of the three parts: this one."""
+        return self
+
     def get_params(self) -> dict[str, NDArray]:
         """Nothing: parameters are constants of the program."""
         return {}
