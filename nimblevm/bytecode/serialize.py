@@ -17,6 +17,7 @@ import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import msgpack
@@ -558,6 +559,26 @@ def _header(program: ProgramRecord) -> tuple[bytes, list[list[Any]]]:
     return bytes(packed), pieces
 
 
+def _check_names(program: ProgramRecord) -> None:
+    """ValueError for a NUL character, which ends a name in C: no text of a file holds one."""
+    functions = program.functions
+    names = (
+        (f.name for f in functions),
+        (p.name for f in functions for p in f.params),
+        (d.name for f in functions for d in f.dims),
+        (c.text for f in functions for c in f.checked),
+        (a.name for a in program.adts),
+        (c.name for c in program.constructors),
+        (w.name for w in program.weights),
+        (n.text for n in program.notes),
+        (d for k in program.kernels for d in k.dims),
+        program.sources,
+    )
+    for name in chain.from_iterable(names):
+        if "\0" in name:
+            raise ValueError(f"the name or text {name!r} holds a NUL character")
+
+
 def seal(
     header: bytes, file_size: int, version: int = FORMAT_VERSION, signed: bool = False
 ) -> bytes:
@@ -571,10 +592,11 @@ def seal(
 
 
 def serialize(program: ProgramRecord) -> bytes:
-    """The bytes of a program's file. Raises CompileError for what msgpack can't hold (an int
-    beyond 64 bits).
+    """The bytes of a program's file. Raises CompileError for what it can't hold (an int beyond 64
+    bits, a name with a NUL character).
     """
     try:
+        _check_names(program)
         header, sections = _header(program)
     except (OverflowError, ValueError) as error:
         raise CompileError(f"program can't be written: {error}") from error
