@@ -38,9 +38,8 @@ class Executor:
     device: str | Device = "cpu"
     target: str = "native"
     compiled_for: str | None = None  # the devices of compile(device=)
-    converts: bool = (
-        False  # arrays become the parameter's dtype; else one of another dtype is refused
-    )
+    converts: bool = False
+    """Whether arrays become the parameter's dtype; else one of another dtype is refused."""
 
     @explained
     def evaluate(self, expr: Expr | None = None, binds: Mapping[Any, Any] | None = None) -> Any:

@@ -134,11 +134,8 @@ def tokenize(source: SourceText) -> list[Token]:
         )
     tokens: list[Token] = []
     append, make = tokens.append, tuple.__new__  # Token(...) would cost a third of this loop
-    at, depth, more = (
-        int(text.startswith("\ufeff")),
-        0,
-        True,
-    )  # the mark that some editors put first
+    at = 1 if text.startswith("\ufeff") else 0  # the mark that some editors put first
+    depth, more = 0, True
     while more:
         more = False
         for found in _TOKEN.finditer(text, at):
