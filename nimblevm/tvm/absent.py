@@ -86,6 +86,44 @@ TRANSFORM: Mapping[str, str] = {
         "weights are packed at compile time, dense; relay.nn.sparse_dense takes sparse ones",
     ),
 }
+OP: Mapping[str, str] = dict.fromkeys(
+    (
+        "OpPattern",
+        "OpStrategy",
+        "register",
+        "register_alter_op_layout",
+        "register_broadcast_schedule",
+        "register_compute",
+        "register_convert_op_layout",
+        "register_external_compiler",
+        "register_fake_quantization_to_integer",
+        "register_gradient",
+        "register_injective_schedule",
+        "register_legalize",
+        "register_mixed_precision_conversion",
+        "register_pattern",
+        "register_reduce_schedule",
+        "register_schedule",
+        "register_shape_func",
+        "register_strategy",
+        "strategy",
+    ),
+    "operators are records of the package; a program's functions, or external codegen with kernels of one's own "
+    "(docs/external-codegen.md), stand for new ones",
+)
+BACKEND: Mapping[str, str] = {
+    "te_compiler": "kernels are made by relay.vm.compile and relay.build; nothing of them is kept to be cleared",
+    "Executor": RELAY["Executor"],
+    "Runtime": RELAY["Runtime"],
+    "aot": "relay.create_executor('aot') and relay.build run programs by the virtual machine",
+}
+TARGET: Mapping[str, str] = {
+    "VirtualDevice": "relay.annotation.on_device takes a device or its name; nvm.compile(device='opencl,cuda') places "
+    "the rest (docs/device.md)",
+    "codegen": "nvm.build_info() says what this build is made of",
+    "datatype": "dtypes are those of nimblevm.dtypes; there are no custom ones",
+    "make_compilation_config": "relay.build and relay.vm.compile take a target's text",
+}
 TE: Mapping[str, str] = dict.fromkeys(
     (
         "placeholder",
@@ -203,10 +241,13 @@ sys.meta_path.append(_Absent())
 
 __all__ = [
     "ANALYSIS",
+    "BACKEND",
     "EXTERNAL",
     "IR",
     "MODULES",
+    "OP",
     "RELAY",
+    "TARGET",
     "TESTING",
     "TIR",
     "TRANSFORM",

@@ -83,7 +83,8 @@ def test_current_target() -> None:
 
 ABSENT = """tvm.te.placeholder tvm.tir.PrimFunc tvm._ffi tvm.autotvm tvm.rpc tvm.build tvm.vulkan tvm.relay.frontend tvm.relay.quantize tvm.relay.gradient
 tvm.relay.transform.FoldScaleAxis tvm.relay.transform.ToMixedPrecision tvm.relay.testing.vgg tvm.contrib.relay_viz
-tvm.relay.op.contrib.dnnl tvm.relay.analysis.get_calibration_data tvm.relay.vm.invoke tvm.ir.EnvFunc""".split()
+tvm.relay.op.contrib.dnnl tvm.relay.analysis.get_calibration_data tvm.relay.vm.invoke tvm.ir.EnvFunc
+tvm.relay.op.register tvm.relay.backend.te_compiler tvm.target.VirtualDevice""".split()
 
 
 @pytest.mark.parametrize("name", ABSENT)
@@ -133,6 +134,18 @@ def test_sizes_by_tirs_names() -> None:
     assert not isinstance(twice, tir.Var)
     with pytest.raises(InvalidInputType, match="value must be a whole number"):
         tir.IntImm("int32", "n")
+
+
+def test_fused_functions_of_a_module_that_is_not_fused_yet() -> None:
+    body = relay.exp(X) + relay.nn.dense(X, relay.const(np.ones((3, 3), "float32")))
+    mod = tvm.IRModule.from_expr(relay.Function([X], body))
+    found = relay.analysis.extract_fused_functions(mod)
+    assert (
+        found.keys()
+        == relay.analysis.extract_fused_functions(relay.transform.FuseOps()(mod)).keys()
+    )
+    assert all(function.attrs["Primitive"] for function in found.values())
+    assert found
 
 
 def test_libraries_of_relay() -> None:

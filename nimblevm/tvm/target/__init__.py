@@ -10,6 +10,7 @@ from typing import Any
 
 from nimblevm.arguments import explain_arguments, shown
 from nimblevm.errors import InvalidInput, InvalidInputType
+from nimblevm.tvm.absent import TARGET, explain_absent
 
 _CURRENT: ContextVar[tuple[Target, ...]] = ContextVar("targets", default=())
 _HOSTS = ("llvm", "native", "c", "cpu")
@@ -132,3 +133,5 @@ def places(target: Any, target_host: Any = None) -> tuple[str, str | None]:
 __all__ = ["Target", "TargetKind", "cuda", "places"]
 
 explain_arguments(globals(), __all__)
+
+__getattr__ = explain_absent(__name__, TARGET, __all__)
