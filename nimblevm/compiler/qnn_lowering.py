@@ -15,7 +15,7 @@ from nimblevm import dtypes
 from nimblevm.compiler.qnn_products import PRODUCTS
 from nimblevm.compiler.qnn_terms import Terms, equal_known, is_zero, same_scale
 from nimblevm.relay.ir import Call, Constant, Expr, Tuple, TupleGetItem, is_known
-from nimblevm.relay.op import qnn_simulated, qnn_unary
+from nimblevm.relay.op import qnn_pool, qnn_simulated, qnn_softmax, qnn_unary
 from nimblevm.relay.op.qnn_common import FRACTION, LEAST, MOST, factor, fixed_point
 from nimblevm.relay.types import TupleType
 
@@ -238,6 +238,42 @@ def _leaky_relu(t: Terms) -> Expr:
     return _saturated(t, t("where", below, t("add", *parts), q), t.dtype(data))
 
 
+def _softmax(t: Terms) -> Expr:
+    """In int64; the zero point of data changes nothing. Divisors are 1 and more."""
+    data, scale, _, out_scale, out_zero_point = t.args
+    if 0 in t.type(data).shape:  # max would refuse it
+        return data
+    axes = {"axis": (t.attrs.axis,), "keepdims": True}
+    inverse = t.cast(t("round", t("divide", t.number(1, "float32"), scale)), "int32")
+    unit = t("maximum", inverse, t.number(1, "int32"))
+    wide = t.cast(data, "int32")
+    x = t("subtract", wide, t("max", wide, **axes))
+    half, little = (t("right_shift", x, t.number(bits, "int32")) for bits in (1, 4))
+    y = t("subtract", t("add", x, half), little)
+    q = t("divide", t("negative", y), unit)
+    rest = t("right_shift", t("add", y, t("multiply", q, unit)), t.number(1, "int32"))
+    line, power = t.cast(t("add", rest, unit), "int64"), t.cast(q, "int64")
+    over = t("subtract", t.number(qnn_softmax.BITS), power)
+    under = t("subtract", power, t.number(qnn_softmax.BITS))
+    raised = t("left_shift", line, t("maximum", over, t.number(0)))
+    powers = t("right_shift", raised, t("minimum", t("maximum", under, t.number(0)), t.number(63)))
+    total = t("maximum", t("sum", powers, **axes), t.number(1))  # 0 of an empty axis
+    share = t("divide", t.number(1 << qnn_softmax.WHOLE), total)
+    kept = t.number(qnn_softmax.WHOLE - qnn_softmax.KEPT)
+    parts = t.cast(t("right_shift", t("multiply", share, powers), kept), "int32")
+    one = t.number(2.0**-qnn_softmax.KEPT, "float32")
+    return _placed(t, _rescaled(t, parts, one, out_scale), out_zero_point, t.dtype(data))
+
+
+def _avg_pool2d(t: Terms) -> Expr:
+    data, scale, zero_point, out_scale, out_zero_point = t.args
+    moved = _moved(t, data, (scale, zero_point), out_scale)
+    attrs = qnn_pool.plain_attrs(t.attrs)
+    named = {name: getattr(attrs, name) for name in attrs.keys()}  # noqa: SIM118
+    mean = t(qnn_pool.PLAIN, _placed(t, moved, out_zero_point, "int32"), **named)
+    return _saturated(t, mean, t.dtype(data))
+
+
 LOWERINGS: Mapping[str, Callable[[Terms], Expr]] = {
     "qnn.quantize": _quantize,
     "qnn.dequantize": _dequantize,
@@ -249,6 +285,8 @@ LOWERINGS: Mapping[str, Callable[[Terms], Expr]] = {
     "qnn.mul": _mul,
     "qnn.concatenate": _concatenate,
     "qnn.leaky_relu": _leaky_relu,
+    "qnn.softmax": _softmax,
+    "qnn.avg_pool2d": _avg_pool2d,
     **{f"qnn.{name}": lambda t, name=name: _function(t, name) for name in qnn_unary.NAMES},  # type: ignore[misc]
     **PRODUCTS,
 }

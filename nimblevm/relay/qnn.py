@@ -359,6 +359,49 @@ def concatenate(
     return call_op("qnn.concatenate", fields_of(data), scales, zeros, *given, attrs=attrs)
 
 
+# --- along an axis, and of windows ------------------------------------------------------------------
+
+
+def softmax(
+    x: Operand,
+    scale: Operand,
+    zero_point: Operand,
+    output_scale: Operand,
+    output_zero_point: Operand,
+    axis: int = -1,
+) -> ir.Call:
+    """Exponentials that sum to one along an axis, of a quantized tensor, in integers."""
+    attrs = op.qnn_softmax.SoftmaxAttrs(axis, *_modes())
+    given = (*_pair(scale, zero_point), *_pair(output_scale, output_zero_point))
+    return call_op("qnn.softmax", x, *given, attrs=attrs)
+
+
+def avg_pool2d(
+    data: Operand,
+    input_scale: Operand,
+    input_zero_point: Operand,
+    output_scale: Operand,
+    output_zero_point: Operand,
+    pool_size: Sizes,
+    strides: Sizes,
+    padding: Sizes,
+    dilation: Sizes,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    layout: str = "NHWC",
+    out_layout: str = "",
+) -> ir.Call:
+    """The mean of each window along two axes, of a quantized tensor."""
+    rounding, compute_dtype = _modes()
+    attrs = op.qnn_pool.AvgPool2DAttrs(
+        pool_size=per_axis(pool_size, 2), strides=per_axis(strides, 2), dilation=per_axis(dilation, 2),
+        padding=pads(padding, 2), layout=layout, out_layout=out_layout, ceil_mode=ceil_mode,
+        count_include_pad=count_include_pad, rounding=rounding, compute_dtype=compute_dtype,
+    )  # fmt: skip
+    given = (*_pair(input_scale, input_zero_point), *_pair(output_scale, output_zero_point))
+    return call_op("qnn.avg_pool2d", data, *given, attrs=attrs)
+
+
 # --- functions --------------------------------------------------------------------------------------
 
 
@@ -480,7 +523,8 @@ def log(
 
 
 __all__ = [
-    "abs", "add", "batch_matmul", "concatenate", "conv2d", "conv2d_transpose", "current_requantize_config", "dense",
-    "dequantize", "erf", "exp", "hardswish", "leaky_relu", "log", "mul", "quantize", "requantize",
-    "requantize_config", "rsqrt", "sigmoid", "simulated_dequantize", "simulated_quantize", "sqrt", "subtract", "tanh",
+    "abs", "add", "avg_pool2d", "batch_matmul", "concatenate", "conv2d", "conv2d_transpose",
+    "current_requantize_config", "dense", "dequantize", "erf", "exp", "hardswish", "leaky_relu", "log", "mul",
+    "quantize", "requantize", "requantize_config", "rsqrt", "sigmoid", "simulated_dequantize", "simulated_quantize",
+    "softmax", "sqrt", "subtract", "tanh",
 ]  # fmt: skip

@@ -12,12 +12,14 @@ from nimblevm.relay.op import (
     batch_matmul,
     dense,
     qnn_binary,
+    qnn_pool,
     qnn_quantize,
     qnn_simulated,
+    qnn_softmax,
     qnn_unary,
 )
 from nimblevm.relay.op.qnn_common import COMPUTE_DTYPES, QUANTIZED, ROUNDINGS, UNSET
-from tests.relay.op.cases_windows import conv_case
+from tests.relay.op.cases_windows import conv_case, pool_case
 from tests.relay.op.draw import SIZES, Case, Source, array, flag, operands, pick, shape
 
 
@@ -122,6 +124,21 @@ def _leaky_relu(source: Source, dtype: str) -> Case:
     return _unary(source, dtype, qnn_unary.LeakyReluAttrs(alpha, **_modes(source)))
 
 
+def _softmax(source: Source, dtype: str) -> Case:
+    dims = shape(source, 1)
+    axis = source.integer(-len(dims), len(dims) - 1)
+    attrs = qnn_softmax.SoftmaxAttrs(axis, **_modes(source))
+    return Case((integers(source, dims, dtype), *pair(source, None), *pair(source, None)), attrs)
+
+
+def _avg_pool2d(source: Source, dtype: str) -> Case:
+    plain = pool_case(source, dtype, "nn.avg_pool2d")
+    names = {field: getattr(plain.attrs, field) for field in plain.attrs.keys()}  # noqa: SIM118
+    attrs = qnn_pool.AvgPool2DAttrs(**names, **_modes(source))
+    data = integers(source, plain.inputs[0].shape, dtype)
+    return Case((data, *pair(source, None), *pair(source, None)), attrs)
+
+
 def _simulated(source: Source, dtype: str) -> Case:
     dims = shape(source)
     axis, size = _axis(source, dims)
@@ -177,6 +194,7 @@ def _conv(source: Source, dtype: str, name: str) -> Case:
 CASES: dict[str, Callable[[Source, str], Case]] = {
     "qnn.quantize": _quantize, "qnn.dequantize": _dequantize, "qnn.requantize": _requantize, "qnn.add": _binary,
     "qnn.subtract": _binary, "qnn.mul": _binary, "qnn.concatenate": _concatenate, "qnn.leaky_relu": _leaky_relu,
+    "qnn.softmax": _softmax, "qnn.avg_pool2d": _avg_pool2d,
     "qnn.simulated_quantize": _simulated, "qnn.simulated_dequantize": _simulated, "qnn.dense": _dense,
     "qnn.batch_matmul": _batch_matmul,
     **{f"qnn.{name}": functools.partial(_conv, name=f"nn.{name}") for name in ("conv2d", "conv2d_transpose")},

@@ -176,7 +176,7 @@ def _correlation(source: Source, dtype: str) -> Case:
     return Case(tuple(array(source, dims, dtype, special=False) for _ in range(2)), attrs)
 
 
-def _pool(source: Source, dtype: str, name: str) -> Case:
+def pool_case(source: Source, dtype: str, name: str) -> Case:
     row = pool.ROWS[name]
     rank, letters = row.rank, row.spatial
     size, strides = (tuple(source.integer(1, 3) for _ in range(rank)) for _ in range(2))
@@ -303,6 +303,6 @@ CASES: dict[str, Callable[[Source, str], Case]] = {
     "image.resize3d": lambda source, dtype: _resize(source, dtype, 3),
     "nn.upsampling": _upsampling,
     **{row.name: _named(conv_case, row.name) for row in conv.TABLE},
-    **{row.name: _named(_pool, row.name) for row in pool.TABLE},
+    **{row.name: _named(pool_case, row.name) for row in pool.TABLE},
     **{row.name: _named(_adaptive_pool, row.name) for row in adaptive_pool.TABLE},
 }

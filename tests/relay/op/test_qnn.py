@@ -517,3 +517,99 @@ def test_every_operator_of_the_dialect_is_built() -> None:
     functions = set(relay.qnn.__all__) - {"current_requantize_config", "requantize_config"}
     assert functions == names
     assert get("qnn.add").args[:2] == ("lhs", "rhs")
+
+
+# --- along an axis, and of windows ------------------------------------------------------------------------
+
+
+def integer_softmax(row: list[int], scale: float, out_scale: float, out_zero: int) -> list[int]:
+    """The paper's algorithm with Python's integers, whose shifts round down."""
+    unit = max(1, math.floor(1 / scale + 0.5))
+    powers = []
+    for x in (value - max(row) for value in row):
+        y = x + (x >> 1) - (x >> 4)
+        q, back = divmod(-y, unit)
+        powers.append(math.floor(Fraction((-back >> 1) + unit) * Fraction(2) ** (8 - q)))
+    share = 2**30 // sum(powers)
+    parts = [share * power >> 23 for power in powers]
+    return [multiplied(part, 1 / 128, out_scale, "UPWARD") + out_zero for part in parts]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("scale", [2.0**-7, 2.0**-4, 0.1, 0.5, 3.0, 2.0**-20])
+def test_softmax_is_the_paper_s(scale: float, dtype: str) -> None:
+    rng = np.random.default_rng(11)
+    info = np.iinfo(dtype)
+    data = rng.integers(info.min, info.max + 1, (3, 2, 9)).astype(dtype)
+    data[0] = info.max
+    data[1, 0, :2] = info.min, info.max
+    given = (f32(scale), i32(5), f32(1 / 100), i32(-20))
+    for axis in (-1, 0):
+        found = every_path(
+            lambda x, s, z, t, y, axis=axis: relay.qnn.softmax(x, s, z, t, y, axis), data, *given
+        )
+        rows = np.moveaxis(data, axis, -1)
+        exact = np.apply_along_axis(
+            lambda row: integer_softmax(row.tolist(), scale, float(np.float32(1 / 100)), -20), -1, rows.astype("int64")
+        )  # fmt: skip
+        expected = np.moveaxis(np.clip(exact, info.min, info.max), -1, axis)
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("scale", [0.02, 0.05, 0.1])
+def test_softmax_is_near_that_of_real_numbers(scale: float) -> None:
+    data = np.random.default_rng(12).integers(-128, 128, (50, 20)).astype("int8")
+    found = every_path(
+        lambda x, *p: relay.qnn.softmax(x, *p), data, f32(scale), i32(3), f32(1 / 256), i32(-128)
+    )
+    powers = np.exp((data.astype(float) - data.max(1, keepdims=True)) * scale)
+    real = powers / powers.sum(1, keepdims=True)
+    assert np.abs((found + 128.0) / 256 - real).max() <= 0.04
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, math.nan, math.inf, 1e-38])
+@pytest.mark.parametrize("shape", [(4,), (0,), (2, 0), (0, 3)])
+def test_softmax_of_any_scale_and_size(scale: float, shape: tuple[int, ...]) -> None:
+    data = np.full(shape, 7, "int8")
+    given = (f32(scale), i32(0), f32(1 / 128), i32(0))
+    every_path(lambda x, *p: relay.qnn.softmax(x, *p), data, *given)
+
+
+@pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
+@pytest.mark.parametrize("same", [True, False])
+def test_avg_pool2d(same: bool, layout: str) -> None:
+    rng = np.random.default_rng(13)
+    data = rng.integers(0, 256, (2, 7, 6, 3)).astype("uint8")
+    scale, zero, out_scale, out_zero = (0.1, 20, 0.1, 20) if same else (0.1, 20, 0.15, -3)
+    whole = [
+        int(v) if same else multiplied(int(v) - zero, scale, out_scale, "UPWARD") + out_zero
+        for v in data.ravel()
+    ]
+    moved = np.asarray(whole).reshape(data.shape)
+    expected = np.zeros((2, 3, 3, 3), "int64")
+    for n, y, x, c in np.ndindex(*expected.shape):
+        sums = int(moved[n, 2 * y : 2 * y + 3, 2 * x : 2 * x + 2, c].sum())
+        expected[n, y, x, c] = int(Fraction(sums, 6))  # towards zero
+    given = (f32(scale), i32(zero), f32(out_scale), i32(out_zero))
+    order = [0, *("NHWC".index(letter) for letter in layout[1:])]
+    found = every_path(
+        lambda x, s, z, t, y: relay.qnn.avg_pool2d(
+            x, s, z, t, y, (3, 2), (2, 2), 0, 1, layout=layout
+        ),
+        np.ascontiguousarray(data.transpose(order)),
+        *given,
+    )
+    back = found.transpose([layout.index(letter) for letter in "NHWC"])
+    np.testing.assert_array_equal(back, np.clip(expected, 0, 255))
+
+
+def test_padding_of_avg_pool2d_is_the_number_zero() -> None:
+    data = np.full((1, 2, 2, 1), 40, "int8")
+    for counted, corner in ((True, 10), (False, 40)):
+        found = every_path(
+            lambda x, counted=counted: relay.qnn.avg_pool2d(x, 0.5, 8, 0.5, 8, (2, 2), (1, 1), (1, 1), (1, 1), False, counted),
+            data,
+        )  # fmt: skip
+        assert found[0, :, :, 0].tolist()[0][0] == corner
+        assert found[0, 1, 1, 0] == 40
