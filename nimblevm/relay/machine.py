@@ -8,6 +8,7 @@ node: it is evaluated once in the innermost block around all of its uses, before
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from nimblevm.errors import (
 from nimblevm.relay import ir
 from nimblevm.relay.claims import agrees, check, found_sizes, has_claims
 from nimblevm.relay.dim_scope import DimScope
-from nimblevm.relay.dims import Dim, DimVar, free_vars
+from nimblevm.relay.dims import DimVar, free_vars
 from nimblevm.relay.levels import LevelLoop, LevelRun
 from nimblevm.relay.matching import matched
 from nimblevm.relay.module import IRModule
@@ -415,33 +416,45 @@ class Machine:
         expected = function.ret_type
         if expected is None:
             return
+        numbers: dict[DimVar, int] = {}
         if expected.flags & HAS_DIM:
-            numbers: dict[DimVar, Dim] = {}
             for var in free_dims(expected):
                 number = frame.dims.find(var)
                 if number is not None:
                     numbers[var] = number
-            expected = substitute(expected, dim_vars=numbers)
+            # No type has a size below 0. The check of the result names it, if there is a result.
+            with suppress(ValueError):
+                expected, numbers = substitute(expected, dim_vars=numbers), {}
         top = self.work[-1] if self.work else None
         if (
             isinstance(top, tuple)
             and top[0] is Machine._return_checked
             and top[2] is function
             and top[3] is expected
+            and top[5] == numbers
         ):
             return
         if isinstance(top, tuple) and top[0] is Machine._return:
             # The caller's frame is not needed any more: the result goes where its result would go.
             self.work.pop()
-            self.work.append((Machine._return_checked, top[1], function, expected, name))
+            self.work.append((Machine._return_checked, top[1], function, expected, name, numbers))
         else:
-            self.work.append((Machine._return_checked, self.frame, function, expected, name))
+            self.work.append(
+                (Machine._return_checked, self.frame, function, expected, name, numbers)
+            )
 
     def _return_checked(
-        self, frame: Frame | None, function: ir.Function, expected: Type, name: str
+        self,
+        frame: Frame | None,
+        function: ir.Function,
+        expected: Type,
+        name: str,
+        numbers: dict[DimVar, int],
     ) -> None:
         self.frame = frame
-        check(((self.values[-1], expected, f"result of @{name}"),), DimScope())
+        scope = DimScope()
+        scope.numbers.update(numbers)
+        check(((self.values[-1], expected, f"result of @{name}"),), scope)
 
     # --- operators ------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import nimblevm as nvm
 from nimblevm import relay
 from nimblevm.errors import (
     DivisionByZero,
@@ -446,6 +447,37 @@ def test_match_type_binds_and_checks() -> None:
     assert evaluate(mod, (f32(3), f32(3))).shape == (3,)
     with pytest.raises(ShapeMismatch, match="the second: axis 0"):
         evaluate(mod, (f32(3), f32(2)))
+
+
+def test_results_whose_declared_size_is_below_zero() -> None:
+    """By their inferred type, or as it is written: as from a compiled program."""
+    header = '#[version = "0.0.5"]\n'
+    inferred = relay.parse(
+        header
+        + "def @main(%x: Tensor[(1, 1, ?n), float32], %w: Tensor[(1, 1, 3), float32]) { nn.conv1d(%x, %w) }"
+    )
+    written = relay.parse(
+        header
+        + "def @less(%x: Tensor[(?n), float32], %i: int32) -> Tensor[(?n - 3), float32] {\n"
+        + "  if (less(%i, 2)) { @less(%x, %i + 1) } else { strided_slice(%x, begin=[0], end=[2], strides=[1]) } }\n"
+        + "def @main(%x: Tensor[(?n), float32]) { @less(%x, 0) }"
+    )
+    weight = np.ones((1, 1, 3), np.float32)
+    assert evaluate(inferred, (np.ones((1, 1, 3), np.float32), weight)).shape == (1, 1, 1)
+    assert evaluate(written, (np.ones(5, np.float32),)).shape == (2,)
+    for mod, args, message in (
+        (inferred, (np.ones((1, 1, 1), np.float32), weight), "nn.conv1d: the window does not fit"),
+        (
+            written,
+            (np.ones(1, np.float32),),
+            "result of @less: axis 0 must be .* = -2, but it is 1",
+        ),
+    ):
+        with pytest.raises(ShapeMismatch, match=message):
+            evaluate(mod, args)
+        with nvm.compile(mod, native=False) as exe, nvm.VirtualMachine(exe) as machine:
+            with pytest.raises(ShapeMismatch):
+                machine.run(*args)
 
 
 def test_check_broadcast() -> None:
