@@ -213,7 +213,8 @@ def test_outputs_of_tuples_in_tuples_are_numbered() -> None:
     """A graph has tensors as outputs: nested tuples are flat there, as in TVM."""
     body = relay.Tuple([X, relay.Tuple([relay.exp(X), relay.Tuple([X + X])])])
     lib = relay.build(tvm.IRModule.from_expr(relay.Function([X], body)), "llvm")
-    module = graph_executor.create(lib.get_graph_json(), lib.lib, tvm.cpu())
+    assert (lib.graph_json, lib.lib, lib.params) == tuple(lib)
+    module = graph_executor.create(lib.graph_json, lib.lib, tvm.cpu())
     module.run(x=np.ones((2, 3)))
     assert module.get_num_outputs() == 3
     assert [module.get_output(i).numpy()[0, 0] for i in (0, 2)] == [1, 2]

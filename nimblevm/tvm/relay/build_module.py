@@ -34,6 +34,16 @@ class ExecutorFactory(Module):
         """The library of the three parts: this one."""
         return self
 
+    @property
+    def graph_json(self) -> str:
+        """get_graph_json()."""
+        return self.get_graph_json()
+
+    @property
+    def params(self) -> dict[str, NDArray]:
+        """get_params()."""
+        return self.get_params()
+
     def get_params(self) -> dict[str, NDArray]:
         """Nothing: parameters are constants of the program."""
         return {}
