@@ -20,6 +20,7 @@ import numpy as np
 from nimblevm.compiler.qnn_terms import Terms, is_zero
 from nimblevm.relay.ir import Constant, Expr, is_known
 from nimblevm.relay.op.qnn_common import shifted
+from nimblevm.relay.op.qnn_dense_pack import dense_attrs
 from nimblevm.relay.op.qnn_products import ROWS as RECORDS
 from nimblevm.relay.op.qnn_products import channel_axis, plain_attrs
 from nimblevm.relay.op.windows import padding_pairs
@@ -45,8 +46,21 @@ def _named(attrs: Any) -> dict[str, Any]:
 
 
 def _dense(t: Terms) -> Expr:
-    data, weight, data_zero, weight_zero = t.args[:4]
-    total = t("nn.dense", data, weight, **_named(plain_attrs(t.attrs)))
+    return _product(t, t.args[1], plain_attrs(t.attrs))
+
+
+def _dense_pack(t: Terms) -> Expr:
+    weight = t.args[1]
+    if t.rank(weight) == 4:
+        rows = t("transpose", weight, axes=(0, 2, 1, 3))
+        weight = t("reshape", rows, newshape=(-3, -3))  # axes two by two
+    return _product(t, weight, dense_attrs())
+
+
+def _product(t: Terms, weight: Expr, attrs: Any) -> Expr:
+    """A dense product with a weight (U, K) in the place of the call's."""
+    data, _, data_zero, weight_zero = t.args[:4]
+    total = t("nn.dense", data, weight, **_named(attrs))
     if not is_zero(weight_zero):
         rows = t("sum", t.cast(data, "int32"), axis=(-1,), keepdims=True)
         total = _less(t, total, weight_zero, rows)
@@ -139,6 +153,7 @@ def _ones(t: Terms, data: Expr) -> Expr:
 
 PRODUCTS: Mapping[str, Callable[[Terms], Expr]] = {
     "qnn.dense": _dense,
+    "qnn.contrib_dense_pack": _dense_pack,
     "qnn.batch_matmul": _batch_matmul,
     "qnn.conv2d": _conv2d,
     "qnn.conv2d_transpose": _conv2d_transpose,

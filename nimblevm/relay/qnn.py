@@ -195,6 +195,24 @@ def dense(
     return call_op("qnn.dense", data, weight, *zeros, *scales, attrs=attrs)
 
 
+def contrib_dense_pack(
+    data: Operand,
+    weight: Operand,
+    input_zero_point: Operand,
+    kernel_zero_point: Operand,
+    input_scale: Operand,
+    kernel_scale: Operand,
+    kernel_layout: str = "NC",
+    units: int | None = None,
+    out_dtype: str = "int32",
+) -> ir.Call:
+    """dense with a weight in blocks such as "NC32n4c"."""
+    attrs = op.qnn_dense_pack.QnnDensePackAttrs(kernel_layout, units, out_dtype)
+    zeros = (_zero_point(input_zero_point), _zero_point(kernel_zero_point))
+    scales = (_scale(input_scale), _scale(kernel_scale))
+    return call_op("qnn.contrib_dense_pack", data, weight, *zeros, *scales, attrs=attrs)
+
+
 def batch_matmul(
     x: Operand,
     y: Operand,
@@ -523,7 +541,7 @@ def log(
 
 
 __all__ = [
-    "abs", "add", "avg_pool2d", "batch_matmul", "concatenate", "conv2d", "conv2d_transpose",
+    "abs", "add", "avg_pool2d", "batch_matmul", "concatenate", "contrib_dense_pack", "conv2d", "conv2d_transpose",
     "current_requantize_config", "dense", "dequantize", "erf", "exp", "hardswish", "leaky_relu", "log", "mul",
     "quantize", "requantize", "requantize_config", "rsqrt", "sigmoid", "simulated_dequantize", "simulated_quantize",
     "softmax", "sqrt", "subtract", "tanh",

@@ -12,6 +12,7 @@ from nimblevm.relay.op import (
     batch_matmul,
     dense,
     qnn_binary,
+    qnn_dense_pack,
     qnn_pool,
     qnn_quantize,
     qnn_simulated,
@@ -164,6 +165,19 @@ def _dense(source: Source, dtype: str) -> Case:
     return _with_parameters(source, (data, weight), units, attrs)
 
 
+def _dense_pack(source: Source, dtype: str) -> Case:
+    columns, turns = pick(source, ((1, 1), (2, 4), (32, 4), (3, 1)))
+    rows, depth = pick(source, (0, 1, 2)), pick(source, (0, 1, 3))
+    data = integers(source, (*shape(source, 0, 2), depth * turns), dtype)
+    plain = columns == turns == 1 and flag(source)
+    dims = (rows, depth) if plain else (rows, depth, columns, turns)
+    weight = integers(source, dims, pick(source, ("int8", "uint8")))
+    layout = "NC" if plain else f"NC{columns}n{turns}c"
+    units = rows * columns
+    attrs = qnn_dense_pack.QnnDensePackAttrs(layout, units if flag(source) else None, "int32")
+    return _with_parameters(source, (data, weight), units, attrs)
+
+
 def _batch_matmul(source: Source, dtype: str) -> Case:
     m, k, n, batch = (pick(source, SIZES) for _ in range(4))
     ta, tb = flag(source), flag(source)
@@ -196,7 +210,7 @@ CASES: dict[str, Callable[[Source, str], Case]] = {
     "qnn.subtract": _binary, "qnn.mul": _binary, "qnn.concatenate": _concatenate, "qnn.leaky_relu": _leaky_relu,
     "qnn.softmax": _softmax, "qnn.avg_pool2d": _avg_pool2d,
     "qnn.simulated_quantize": _simulated, "qnn.simulated_dequantize": _simulated, "qnn.dense": _dense,
-    "qnn.batch_matmul": _batch_matmul,
+    "qnn.batch_matmul": _batch_matmul, "qnn.contrib_dense_pack": _dense_pack,
     **{f"qnn.{name}": functools.partial(_conv, name=f"nn.{name}") for name in ("conv2d", "conv2d_transpose")},
     **{f"qnn.{name}": _unary for name in qnn_unary.NAMES},
 }  # fmt: skip

@@ -312,6 +312,47 @@ def test_dense_and_batch_matmul(dtypes: tuple[str, str], zero: int, weight_zero:
     np.testing.assert_array_equal(found, exact[None])
 
 
+@pytest.mark.parametrize(("layout", "columns", "turns"), [("NC", 1, 1), ("NC32n4c", 32, 4), ("NC2n1c", 2, 1)])  # fmt: skip
+@pytest.mark.parametrize("zeros", [0, [3]])
+def test_weights_in_blocks(layout: str, columns: int, turns: int, zeros: Any) -> None:
+    rng = np.random.default_rng(14)
+    data = rng.integers(0, 256, (2, 3, 12)).astype("uint8")
+    weight = rng.integers(-128, 128, (64, 12)).astype("int8")
+    weight_zero = i32(np.repeat(zeros, 64) if zeros else zeros)
+    exact = (data.astype("int64") - 7) @ (weight.astype("int64") - 3 * bool(zeros)).T
+    blocks = weight
+    if layout != "NC":
+        blocks = weight.reshape(64 // columns, columns, 12 // turns, turns).transpose(0, 2, 1, 3)
+    found = every_path(
+        lambda x, w, a, b, s, t: relay.qnn.contrib_dense_pack(x, w, a, b, s, t, layout, 64),
+        data, np.ascontiguousarray(blocks), i32(7), weight_zero, f32(0.1), f32(0.2),
+    )  # fmt: skip
+    assert found.dtype == "int32"
+    np.testing.assert_array_equal(found, exact)
+
+
+@pytest.mark.parametrize(
+    ("layout", "shape", "units", "message"),
+    [
+        ("NC32n", (2, 3, 32, 4), None, 'weight_layout must be "NC" or such as "NC32n4c"'),
+        ("NC0n4c", (2, 3, 32, 4), None, "weight_layout"),
+        ("NC32n4c", (2, 12), None, "weight must have rank 4"),
+        ("NC32n4c", (2, 3, 16, 4), None, "axis 2 of argument weight"),
+        ("NC32n4c", (2, 4, 32, 4), None, "axis 2 of argument data"),
+        ("NC32n4c", (2, 3, 32, 4), 33, "units must be a multiple of 32"),
+        ("NC32n4c", (2, 3, 32, 4), 32, "axis 0 of argument weight"),
+    ],
+)
+def test_blocks_that_do_not_fit(
+    layout: str, shape: tuple[int, ...], units: int | None, message: str
+) -> None:
+    x = relay.var("x", shape=(2, 3, 12), dtype="uint8")
+    w = relay.var("w", shape=shape, dtype="int8")
+    call = relay.qnn.contrib_dense_pack(x, w, 0, 0, 1.0, 1.0, layout, units)
+    with pytest.raises(RelayTypeError, match=message):
+        relay.infer_type(relay.IRModule.from_expr(ir.Function([x, w], call)))
+
+
 def test_zero_points_of_units() -> None:
     rng = np.random.default_rng(7)
     data = rng.integers(0, 256, (2, 5, 9)).astype("uint8")
