@@ -16,7 +16,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nimblevm.abi import KERNEL_ABI
@@ -29,6 +29,7 @@ from nimblevm.kernels.llvm_threads import ThreadedText
 from nimblevm.kernels.loop_ir import Kernel, PanelProduct
 from nimblevm.kernels.rewrite import all_statements
 from nimblevm.kernels.schedule import schedule
+from nimblevm.kernels.schedule.byte_products import has_byte_product
 from nimblevm.kernels.variants import Choices
 
 if importlib.util.find_spec("llvmlite") is not None:
@@ -172,6 +173,7 @@ def _section(
     if info is None:
         _ir_only("this machine's architecture has no code generator", "")
         return None
+    info = _asked(info, kernels)
     texts, functions = module_texts(kernels, info, choices)
     count = sum(index >= 0 for index in functions)
     if count == 0:
@@ -191,6 +193,14 @@ def _section(
         "target": info.name or info.text,
     }
     return NativeCode(info.text, elf, count, functions, producer)
+
+
+def _asked(info: TargetInfo, kernels: Sequence[Kernel]) -> TargetInfo:
+    """The target without what no kernel has a use for and no level has: the section then fits more machines."""
+    beyond = set(info.features).intersection(targets.BEYOND)
+    if not beyond or any(has_byte_product(kernel.body) for kernel in kernels):
+        return info
+    return replace(info, features=tuple(f for f in info.features if f not in beyond))
 
 
 def _ir_only(why: str, what: str) -> None:

@@ -27,7 +27,7 @@ VNNI = (*LEVEL, "avx512vnni")
 
 def _dense(rows: str, depth: str, units: str, x: str, w: str) -> LoweredKernel:
     text = f"""def @main(%x: Tensor[({rows}, {depth}), {x}], %w: Tensor[({units}, {depth}), {w}]) {{
-      nn.dense(%x, %w, out_dtype="int32") }}"""
+      nn.dense(%x, %w, out_dtype="{"int32" if x in DTYPES else x}") }}"""
     return lower_primitive(parsed(text)[1])
 
 
@@ -168,6 +168,19 @@ def test_tiles_with_the_instruction() -> None:
     assert "vpdpbusd" in "".join(llvm.module_texts([kernel], info)[0])
     without_masks = tuple(f for f in VNNI if f != "avx512bw")
     assert not _products(kernel, without_masks)
+
+
+def test_only_products_of_bytes_ask_for_the_instruction() -> None:
+    """A section for this machine fits others as long as it has no use for what they lack."""
+    info = llvm.TargetInfo("x86_64", tuple(sorted(VNNI)))
+    product = _dense("?m", "70", "131", "int8", "int8").kernel
+    floats = _dense("?m", "70", "131", "float32", "float32").kernel
+    asked = {}
+    for name, kernels in (("floats", [floats]), ("both", [floats, product])):
+        (code,) = llvm.build_all(kernels, [info])
+        asked[name] = set(code.target.removeprefix("x86_64:").split(","))
+    assert asked["both"] - asked["floats"] == {"+avx512vnni"}
+    assert asked["floats"] == {f"+{f}" for f in LEVEL}
 
 
 @pytest.mark.parametrize(

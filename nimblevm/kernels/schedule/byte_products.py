@@ -91,6 +91,14 @@ def _nest(rows: For, columns: For, buffers: Sequence[Buffer]) -> Nest | None:
     return Nest(rows, columns, depth, start.local, x, w, tuple(after), x_row, w_row)
 
 
+def has_byte_product(body: Sequence[Statement]) -> bool:
+    """Whether there is a sum of products of bytes, tiled or not."""
+    return any(
+        isinstance(s, Accumulate) and s.op == "add" and None not in _factors(s.value)
+        for s in all_statements(body)
+    )
+
+
 def _factors(value: Value) -> tuple[Load | None, Load | None]:
     if not isinstance(value, Binary) or value.op != "mul" or value.dtype != "int32":
         return None, None
@@ -198,4 +206,4 @@ def tile_bytes(
     return tuple(tiler.buffers), new
 
 
-__all__ = ["nest_of", "tile_bytes"]
+__all__ = ["has_byte_product", "nest_of", "tile_bytes"]
