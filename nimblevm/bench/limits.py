@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -60,13 +61,23 @@ def build(name: str) -> Path:
     return NATIVE / target
 
 
-def measure_limits(cores: Sequence[int]) -> Limits:
-    """Run it on these cores: 1 thread up to one a core; again if something disturbed it.
+def measure_limits(
+    cores: Sequence[int], report: Callable[[str, int, int], None] | None = None
+) -> Limits:
+    """Run it on these cores: 1 thread up to one a core; again if something disturbed it. report: told which time it is.
 
     Takes about ten seconds a time. Raises LimitsUnavailable.
     """
-    program = build("limits")
-    return steady(lambda: _measured(program, cores))
+    program, times = build("limits"), itertools.count()
+
+    def measure() -> Limits:
+        number = next(times)
+        if report is not None:
+            again = "ten seconds" if number == 0 else "again, since something else ran"
+            report(again, number, ATTEMPTS)
+        return _measured(program, cores)
+
+    return steady(measure)
 
 
 def steady(measure: Callable[[], Limits], attempts: int = ATTEMPTS) -> Limits:

@@ -97,12 +97,14 @@ def profile(
         named = Inputs(exe, exe.function(function), seed).read(inputs or [])
         with nvm.VirtualMachine(exe, device or None, threads=threads, fallback=fallback) as vm:
             machine = _machine(limits, threads, vm.devices)
-            with progress_of(f"profiling @{function}"):
-                for _ in range(warmup):
+            with progress_of(f"profiling @{function}") as report:
+                for number in range(warmup):
+                    report("before the clock", number, warmup)
                     vm.invoke(function, **named)
                 level = "events" if trace is not None or html is not None else "instructions"
                 vm.start_profile(level, max_events)
-                for _ in range(runs):
+                for number in range(runs):
+                    report("runs", number, runs)
                     vm.invoke(function, **named)
                 found = vm.profile()
     names = {row.source for row in found.lines}
@@ -146,8 +148,8 @@ def _machine(wanted: str, threads: int, devices: Sequence[str]) -> Machine | Non
         except (OSError, ValueError):
             pass  # not measured yet
     try:
-        with progress_of("measuring what the machine can do"):
-            measured = measure_limits(sorted(os.sched_getaffinity(0)))
+        with progress_of("measuring what the machine can do") as report:
+            measured = measure_limits(sorted(os.sched_getaffinity(0)), report)
     except LimitsUnavailable as error:
         if wanted == "measure":
             raise Mistake(f"--limits measure: {error}") from None
