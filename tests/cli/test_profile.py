@@ -81,7 +81,8 @@ def test_limits_are_measured_once(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     asked: list[Any] = []
 
-    def measured(cores: Any) -> BenchLimits:
+    def measured(cores: Any, report: Any) -> BenchLimits:
+        report("ten seconds", 0, 3)
         asked.append(cores)
         return BenchLimits({1: 7e10}, READ, 1 << 20, 1 << 25, 0.0)
 
@@ -102,11 +103,11 @@ def test_disturbed_limits_are_left_out(
     def measured(void: tuple[int, ...]) -> BenchLimits:
         return BenchLimits({1: 7e10, 2: 7.1e10}, read, 1 << 20, 1 << 25, 0.0, void)
 
-    monkeypatch.setattr(command, "measure_limits", lambda cores: measured((2,)))
+    monkeypatch.setattr(command, "measure_limits", lambda cores, report: measured((2,)))
     done = cli(*RUN, "--threads", "2")
     assert (done.code, "at most: 70 GFLOP/s" in done.out) == (0, True)
     assert "with 2 thread(s) the machine gave much less" in done.err
-    monkeypatch.setattr(command, "measure_limits", lambda cores: measured((1, 2)))
+    monkeypatch.setattr(command, "measure_limits", lambda cores, report: measured((1, 2)))
     done = cli(*RUN, "--limits", "measure")
     assert (done.code, "the machine was busy" in done.err) == (2, True)
 
@@ -116,7 +117,7 @@ def test_limits_that_can_not_be_measured(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
-    def measured(cores: Any) -> BenchLimits:
+    def measured(cores: Any, report: Any) -> BenchLimits:
         raise LimitsUnavailable("needs the source tree")
 
     monkeypatch.setattr(command, "measure_limits", measured)
