@@ -48,14 +48,12 @@ _LAYOUTS = (
     "leave it out: nvm.compile packs weights and convolutions as the target's kernels read them, "
     "and relay.layout_transform writes a layout by hand"
 )
-_SCALES = "leave it out: nvm.compile folds a batch norm into the convolution before it"
 _CODEGEN = "nvm.compile(external=[...]) gives regions to codegens (docs/external-codegen.md)"
 _ORDER = "ToANormalForm makes the order of evaluation explicit; deep recursion needs no other form"
 _SPANS = "relay.parse gives every node its span, and passes keep it"
 _GRADIENTS = "there are no gradients"
 TRANSFORM: Mapping[str, str] = {
     **dict.fromkeys(("AlterOpLayout", "ConvertLayout", "LayoutConfig"), _LAYOUTS),
-    **dict.fromkeys(("FoldScaleAxis", "ForwardFoldScaleAxis", "BackwardFoldScaleAxis"), _SCALES),
     **dict.fromkeys(
         (
             "InlineCompilerFunctionsBoundTo",

@@ -14,6 +14,7 @@ import pytest
 
 from nimblevm.compiler.devices import Devices
 from nimblevm.compiler.pass_base import Pass, PassContext
+from nimblevm.compiler.passes.backward_fold_scale_axis import BACKWARD_FOLD_SCALE_AXIS
 from nimblevm.compiler.passes.batch_leaves import BATCH_LEAVES
 from nimblevm.compiler.passes.batch_levels import BATCH_LEVELS
 from nimblevm.compiler.passes.canonicalize_ops import CANONICALIZE_OPS
@@ -35,6 +36,7 @@ from nimblevm.compiler.passes.find_appends import FIND_APPENDS
 from nimblevm.compiler.passes.fold_batch_norm import FOLD_BATCH_NORM
 from nimblevm.compiler.passes.fold_constant import FOLD_CONSTANT
 from nimblevm.compiler.passes.fold_explicit_padding import FOLD_EXPLICIT_PADDING
+from nimblevm.compiler.passes.forward_fold_scale_axis import FORWARD_FOLD_SCALE_AXIS
 from nimblevm.compiler.passes.fuse_levels import FUSE_LEVELS
 from nimblevm.compiler.passes.fuse_loops import FUSE_LOOPS
 from nimblevm.compiler.passes.fuse_ops import FUSE_OPS
@@ -83,7 +85,7 @@ PASSES: dict[str, Pass] = {
         SPECIALIZE_LOOPS, PROJECT_TABLES, FOLD_BATCH_NORM, PACK_CONVOLUTIONS, WINOGRAD, PLAN_DEVICES, PARTITION,
         COMBINE_PARALLEL_DENSE, CANONICALIZE_OPS, DEFUSE_OPS, DIV_TO_MUL, FAST_MATH, FOLD_EXPLICIT_PADDING, SPLIT_ARGS,
         TO_BASIC_BLOCK, COMBINE_DENSE, COMBINE_UNITS, COMBINE_BATCH_MATMUL, COMBINE_CONV2D,
-        CANONICALIZE_QNN, SPLIT_CALLS,
+        CANONICALIZE_QNN, SPLIT_CALLS, BACKWARD_FOLD_SCALE_AXIS, FORWARD_FOLD_SCALE_AXIS,
     )
 }  # fmt: skip
 CASES = sorted(path for name in PASSES for path in (GOLDEN / name).glob("*.rly"))

@@ -23,6 +23,8 @@ from nimblevm.relay.interpreter import evaluate
 from nimblevm.relay.module import IRModule
 from nimblevm.relay.parser import parse_module
 from nimblevm.relay.types import TensorType, TupleType, Type, free_dims
+from nimblevm.tvm.relay import transform
+from nimblevm.tvm.relay.analysis import list_op_freqs
 from tests.compiler.test_golden import GOLDEN, run
 
 CASES = [
@@ -30,6 +32,7 @@ CASES = [
     for name in (
         "canonicalize_ops", "defuse_ops", "div_to_mul", "fast_math", "fold_explicit_padding", "split_args",
         "to_basic_block", "combine_dense", "combine_units", "combine_batch_matmul", "combine_conv2d",
+        "backward_fold_scale_axis", "forward_fold_scale_axis",
     )
     for path in sorted((GOLDEN / name).glob("*.rly"))
 ]  # fmt: skip
@@ -99,3 +102,23 @@ def test_what_is_no_basic_block_normal_form() -> None:
     with pytest.raises(WellFormedError):
         check_basic_block_normal_form(mod["main"].body)
     check_basic_block_normal_form(TO_BASIC_BLOCK(mod, PassContext())["main"])
+
+
+def test_scales_go_into_weights_of_any_form() -> None:
+    """Of a program in A-normal form, and what stands in branches; FoldConstant leaves one operator."""
+    text = """#[version = "0.0.5"]
+    def @main(%x: Tensor[(2, 3), float32], %c: bool) {
+      let %w = full(2f, shape=[4, 3], dtype="float32");
+      let %s = arange(1f, 5f, 1f, dtype="float32");
+      let %y = nn.dense(%x, %w);
+      if (%c) { let %a = %y * %s; nn.relu(%a) } else { let %z = %x * 3f; nn.dense(%z, %w) }
+    }"""
+    mod = infer_type(parse_module(text, "mod.rly"))
+    with transform.PassContext(opt_level=3):
+        folded = transform.Sequential(
+            [transform.FoldConstant(), transform.FoldScaleAxis(), transform.FoldConstant()]
+        )(mod)
+    assert list_op_freqs(folded) == {"nn.dense": 2, "nn.relu": 1}
+    x = np.arange(-3, 3, dtype="float32").reshape(2, 3)
+    for branch in (True, False):
+        assert_same(evaluate(mod, [x, branch]), evaluate(folded, [x, branch]))

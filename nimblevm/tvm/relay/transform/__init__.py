@@ -8,6 +8,7 @@ from nimblevm.arguments import explain_arguments
 from nimblevm.compiler import transform as passes
 from nimblevm.compiler.external import PatternRow
 from nimblevm.compiler.passes.annotate_target import annotate_target_pass
+from nimblevm.compiler.passes.backward_fold_scale_axis import BACKWARD_FOLD_SCALE_AXIS
 from nimblevm.compiler.passes.canonicalize_ops import CANONICALIZE_OPS
 from nimblevm.compiler.passes.combine_parallel import (
     combine_batch_matmul_pass,
@@ -23,6 +24,7 @@ from nimblevm.compiler.passes.eta_expand import eta_expand_pass
 from nimblevm.compiler.passes.fast_math import FAST_MATH
 from nimblevm.compiler.passes.fold_constant import FOLD_CONSTANT
 from nimblevm.compiler.passes.fold_explicit_padding import FOLD_EXPLICIT_PADDING
+from nimblevm.compiler.passes.forward_fold_scale_axis import FORWARD_FOLD_SCALE_AXIS
 from nimblevm.compiler.passes.fuse_ops import FUSE_OPS
 from nimblevm.compiler.passes.inline import INLINE
 from nimblevm.compiler.passes.lambda_lift import LAMBDA_LIFT
@@ -88,6 +90,11 @@ _blocks = passes.builtin("ToBasicBlockNormalForm", 1, [TO_BASIC_BLOCK])
 _canonical = passes.builtin("CanonicalizeOps", 3, [CANONICALIZE_OPS])
 _reciprocal = passes.builtin("DivToMul", 0, [DIV_TO_MUL])
 _fast = passes.builtin("FastMath", 4, [FAST_MATH])
+_scale_back = passes.builtin("BackwardFoldScaleAxis", 3, [TO_GRAPH, BACKWARD_FOLD_SCALE_AXIS])
+_scale_on = passes.builtin("ForwardFoldScaleAxis", 3, [TO_GRAPH, FORWARD_FOLD_SCALE_AXIS])
+_scale = passes.builtin(
+    "FoldScaleAxis", 3, [TO_GRAPH, BACKWARD_FOLD_SCALE_AXIS, FORWARD_FOLD_SCALE_AXIS]
+)
 _padding = passes.builtin("FoldExplicitPadding", 0, [FOLD_EXPLICIT_PADDING])
 
 
@@ -235,6 +242,21 @@ def FoldExplicitPadding() -> Pass:
     return _padding()
 
 
+def BackwardFoldScaleAxis() -> Pass:
+    """Scales of channels in the weights of the convolutions and products before them; makes graph form."""
+    return _scale_back()
+
+
+def ForwardFoldScaleAxis() -> Pass:
+    """Scales of channels in the weights of the convolutions and products that read them; makes graph form."""
+    return _scale_on()
+
+
+def FoldScaleAxis() -> Pass:
+    """BackwardFoldScaleAxis, then ForwardFoldScaleAxis."""
+    return _scale()
+
+
 def SplitArgs(max_function_args: int) -> Pass:
     """concatenate in steps, each a kernel of at most so many parameters, the result's one among them; 0: in one."""
     return passes.of_steps("SplitArgs", 1, [split_args_pass(max_function_args)])
@@ -257,13 +279,14 @@ def RemoveUnusedFunctions(entry_functions: Sequence[str] | None = None) -> Pass:
 
 
 __all__ = [
-    "AnnotateTarget", "CanonicalizeOps", "CombineParallelBatchMatmul", "CombineParallelConv2D",
-    "CombineParallelDense", "DeadCodeElimination", "DefuseOps", "DivToMul", "DynamicToStatic",
-    "EliminateCommonSubexpr", "EtaExpand", "FastMath", "FoldConstant", "FoldExplicitPadding", "FunctionPass",
-    "FuseOps", "InferType", "InferTypeLocal", "Inline", "LambdaLift", "MergeCompilerRegions", "MergeComposite",
-    "ModulePass", "PartialEvaluate", "PartitionGraph", "Pass", "PassContext", "RemoveUnusedFunctions", "Sequential",
-    "SimplifyExpr", "SimplifyInference", "SplitArgs", "ToANormalForm", "ToBasicBlockNormalForm",
-    "ToGraphNormalForm", "build_config", "function_pass", "module_pass", "passes_off",
+    "AnnotateTarget", "BackwardFoldScaleAxis", "CanonicalizeOps", "CombineParallelBatchMatmul",
+    "CombineParallelConv2D", "CombineParallelDense", "DeadCodeElimination", "DefuseOps", "DivToMul",
+    "DynamicToStatic", "EliminateCommonSubexpr", "EtaExpand", "FastMath", "FoldConstant", "FoldExplicitPadding",
+    "FoldScaleAxis", "ForwardFoldScaleAxis", "FunctionPass", "FuseOps", "InferType", "InferTypeLocal", "Inline",
+    "LambdaLift", "MergeCompilerRegions", "MergeComposite", "ModulePass", "PartialEvaluate", "PartitionGraph",
+    "Pass", "PassContext", "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyInference", "SplitArgs",
+    "ToANormalForm", "ToBasicBlockNormalForm", "ToGraphNormalForm", "build_config", "function_pass", "module_pass",
+    "passes_off",
 ]  # fmt: skip
 
 explain_arguments(globals(), __all__)
