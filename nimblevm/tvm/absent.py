@@ -68,7 +68,6 @@ TRANSFORM: Mapping[str, str] = {
     **dict.fromkeys(("gradient", "LazyGradientInit", "FirstOrderGradient"), _GRADIENTS),
     "Legalize": "leave it out: every operator has kernels for all of its dtypes",
     "CanonicalizeCast": "leave it out: a cast is computed in the kernel that reads it",
-    "FlattenAtrousConv": "write the dilated convolution itself: nn.conv2d(..., dilation=)",
     "ManifestLifetimes": "leave it out: registers hold values to their last use, and plan_memory shares storage",
     "ToMixedPrecision": "nvm.compile(weights='float16') stores weights in half the size; relay.cast writes "
     "float16 arithmetic by hand",

@@ -33,6 +33,7 @@ from nimblevm.compiler.passes.div_to_mul import DIV_TO_MUL
 from nimblevm.compiler.passes.eta_expand import ETA_EXPAND
 from nimblevm.compiler.passes.fast_math import FAST_MATH
 from nimblevm.compiler.passes.find_appends import FIND_APPENDS
+from nimblevm.compiler.passes.flatten_atrous_conv import FLATTEN_ATROUS_CONV
 from nimblevm.compiler.passes.fold_batch_norm import FOLD_BATCH_NORM
 from nimblevm.compiler.passes.fold_constant import FOLD_CONSTANT
 from nimblevm.compiler.passes.fold_explicit_padding import FOLD_EXPLICIT_PADDING
@@ -86,6 +87,7 @@ PASSES: dict[str, Pass] = {
         COMBINE_PARALLEL_DENSE, CANONICALIZE_OPS, DEFUSE_OPS, DIV_TO_MUL, FAST_MATH, FOLD_EXPLICIT_PADDING, SPLIT_ARGS,
         TO_BASIC_BLOCK, COMBINE_DENSE, COMBINE_UNITS, COMBINE_BATCH_MATMUL, COMBINE_CONV2D,
         CANONICALIZE_QNN, SPLIT_CALLS, BACKWARD_FOLD_SCALE_AXIS, FORWARD_FOLD_SCALE_AXIS,
+        FLATTEN_ATROUS_CONV,
     )
 }  # fmt: skip
 CASES = sorted(path for name in PASSES for path in (GOLDEN / name).glob("*.rly"))

@@ -22,6 +22,7 @@ from nimblevm.compiler.passes.div_to_mul import DIV_TO_MUL
 from nimblevm.compiler.passes.dynamic_to_static import DYNAMIC_TO_STATIC
 from nimblevm.compiler.passes.eta_expand import eta_expand_pass
 from nimblevm.compiler.passes.fast_math import FAST_MATH
+from nimblevm.compiler.passes.flatten_atrous_conv import FLATTEN_ATROUS_CONV
 from nimblevm.compiler.passes.fold_constant import FOLD_CONSTANT
 from nimblevm.compiler.passes.fold_explicit_padding import FOLD_EXPLICIT_PADDING
 from nimblevm.compiler.passes.forward_fold_scale_axis import FORWARD_FOLD_SCALE_AXIS
@@ -95,6 +96,7 @@ _scale_on = passes.builtin("ForwardFoldScaleAxis", 3, [TO_GRAPH, FORWARD_FOLD_SC
 _scale = passes.builtin(
     "FoldScaleAxis", 3, [TO_GRAPH, BACKWARD_FOLD_SCALE_AXIS, FORWARD_FOLD_SCALE_AXIS]
 )
+_atrous = passes.builtin("FlattenAtrousConv", 0, [TO_GRAPH, FLATTEN_ATROUS_CONV])
 _padding = passes.builtin("FoldExplicitPadding", 0, [FOLD_EXPLICIT_PADDING])
 
 
@@ -257,6 +259,11 @@ def FoldScaleAxis() -> Pass:
     return _scale()
 
 
+def FlattenAtrousConv() -> Pass:
+    """Convolutions of blocks of space as dilated ones; makes graph form."""
+    return _atrous()
+
+
 def SplitArgs(max_function_args: int) -> Pass:
     """concatenate in steps, each a kernel of at most so many parameters, the result's one among them; 0: in one."""
     return passes.of_steps("SplitArgs", 1, [split_args_pass(max_function_args)])
@@ -281,12 +288,12 @@ def RemoveUnusedFunctions(entry_functions: Sequence[str] | None = None) -> Pass:
 __all__ = [
     "AnnotateTarget", "BackwardFoldScaleAxis", "CanonicalizeOps", "CombineParallelBatchMatmul",
     "CombineParallelConv2D", "CombineParallelDense", "DeadCodeElimination", "DefuseOps", "DivToMul",
-    "DynamicToStatic", "EliminateCommonSubexpr", "EtaExpand", "FastMath", "FoldConstant", "FoldExplicitPadding",
-    "FoldScaleAxis", "ForwardFoldScaleAxis", "FunctionPass", "FuseOps", "InferType", "InferTypeLocal", "Inline",
-    "LambdaLift", "MergeCompilerRegions", "MergeComposite", "ModulePass", "PartialEvaluate", "PartitionGraph",
-    "Pass", "PassContext", "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyInference", "SplitArgs",
-    "ToANormalForm", "ToBasicBlockNormalForm", "ToGraphNormalForm", "build_config", "function_pass", "module_pass",
-    "passes_off",
+    "DynamicToStatic", "EliminateCommonSubexpr", "EtaExpand", "FastMath", "FlattenAtrousConv", "FoldConstant",
+    "FoldExplicitPadding", "FoldScaleAxis", "ForwardFoldScaleAxis", "FunctionPass", "FuseOps", "InferType",
+    "InferTypeLocal", "Inline", "LambdaLift", "MergeCompilerRegions", "MergeComposite", "ModulePass",
+    "PartialEvaluate", "PartitionGraph", "Pass", "PassContext", "RemoveUnusedFunctions", "Sequential",
+    "SimplifyExpr", "SimplifyInference", "SplitArgs", "ToANormalForm", "ToBasicBlockNormalForm", "ToGraphNormalForm",
+    "build_config", "function_pass", "module_pass", "passes_off",
 ]  # fmt: skip
 
 explain_arguments(globals(), __all__)
