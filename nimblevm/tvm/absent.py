@@ -67,7 +67,6 @@ TRANSFORM: Mapping[str, str] = {
     **dict.fromkeys(("AnnotateSpans", "CapturePostDfsIndexInSpans"), _SPANS),
     **dict.fromkeys(("gradient", "LazyGradientInit", "FirstOrderGradient"), _GRADIENTS),
     "Legalize": "leave it out: every operator has kernels for all of its dtypes",
-    "CanonicalizeCast": "leave it out: a cast is computed in the kernel that reads it",
     "ManifestLifetimes": "leave it out: registers hold values to their last use, and plan_memory shares storage",
     "ToMixedPrecision": "nvm.compile(weights='float16') stores weights in half the size; relay.cast writes "
     "float16 arithmetic by hand",

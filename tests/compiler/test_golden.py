@@ -17,6 +17,7 @@ from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.passes.backward_fold_scale_axis import BACKWARD_FOLD_SCALE_AXIS
 from nimblevm.compiler.passes.batch_leaves import BATCH_LEAVES
 from nimblevm.compiler.passes.batch_levels import BATCH_LEVELS
+from nimblevm.compiler.passes.canonicalize_cast import CANONICALIZE_CAST
 from nimblevm.compiler.passes.canonicalize_ops import CANONICALIZE_OPS
 from nimblevm.compiler.passes.canonicalize_qnn import CANONICALIZE_QNN
 from nimblevm.compiler.passes.combine_parallel import (
@@ -87,7 +88,7 @@ PASSES: dict[str, Pass] = {
         COMBINE_PARALLEL_DENSE, CANONICALIZE_OPS, DEFUSE_OPS, DIV_TO_MUL, FAST_MATH, FOLD_EXPLICIT_PADDING, SPLIT_ARGS,
         TO_BASIC_BLOCK, COMBINE_DENSE, COMBINE_UNITS, COMBINE_BATCH_MATMUL, COMBINE_CONV2D,
         CANONICALIZE_QNN, SPLIT_CALLS, BACKWARD_FOLD_SCALE_AXIS, FORWARD_FOLD_SCALE_AXIS,
-        FLATTEN_ATROUS_CONV,
+        FLATTEN_ATROUS_CONV, CANONICALIZE_CAST,
     )
 }  # fmt: skip
 CASES = sorted(path for name in PASSES for path in (GOLDEN / name).glob("*.rly"))

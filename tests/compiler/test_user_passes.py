@@ -33,6 +33,7 @@ CASES = [
         "canonicalize_ops", "defuse_ops", "div_to_mul", "fast_math", "fold_explicit_padding", "split_args",
         "to_basic_block", "combine_dense", "combine_units", "combine_batch_matmul", "combine_conv2d",
         "backward_fold_scale_axis", "forward_fold_scale_axis", "flatten_atrous_conv",
+        "canonicalize_cast",
     )
     for path in sorted((GOLDEN / name).glob("*.rly"))
 ]  # fmt: skip

@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 ABSENT: dict[str, str | None] = {
     "tvm.relay": "TypeRelation optimize",
     "tvm.relay.nn": """Constant bitpack bitserial_conv2d bitserial_dense contrib_conv2d_nchwc conv2d_backward_weight""",
-    "tvm.relay.transform": """AlterOpLayout AnnotateSpans CanonicalizeCast
+    "tvm.relay.transform": """AlterOpLayout AnnotateSpans
         CapturePostDfsIndexInSpans ChangeBatch ConvertLayout Defunctionalization FakeQuantizationToInteger
         FlexibleShapeDispatch InlineCompilerFunctionsBoundTo
         LayoutConfig LazyGradientInit Legalize ManifestLifetimes MarkCompilerFunctionsAsExtern
@@ -127,7 +127,7 @@ def test_passes_have_the_names_and_levels_of_tvm() -> None:
         "EtaExpand": 1, "FuseOps": 0, "DynamicToStatic": 2, "PartialEvaluate": 1, "RemoveUnusedFunctions": 1,
         "MergeCompilerRegions": 0, "PartitionGraph": 0, "DefuseOps": 3, "ToBasicBlockNormalForm": 1, "CanonicalizeOps": 3,
         "DivToMul": 0, "FastMath": 4, "FoldExplicitPadding": 0,
-        "FoldScaleAxis": 3, "ForwardFoldScaleAxis": 3, "BackwardFoldScaleAxis": 3, "FlattenAtrousConv": 0,
+        "FoldScaleAxis": 3, "ForwardFoldScaleAxis": 3, "BackwardFoldScaleAxis": 3, "FlattenAtrousConv": 0, "CanonicalizeCast": 3,
     }  # fmt: skip
     for name, level in levels.items():
         info = find("tvm.relay.transform", name)().info

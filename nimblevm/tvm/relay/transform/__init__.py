@@ -9,6 +9,7 @@ from nimblevm.compiler import transform as passes
 from nimblevm.compiler.external import PatternRow
 from nimblevm.compiler.passes.annotate_target import annotate_target_pass
 from nimblevm.compiler.passes.backward_fold_scale_axis import BACKWARD_FOLD_SCALE_AXIS
+from nimblevm.compiler.passes.canonicalize_cast import CANONICALIZE_CAST
 from nimblevm.compiler.passes.canonicalize_ops import CANONICALIZE_OPS
 from nimblevm.compiler.passes.combine_parallel import (
     combine_batch_matmul_pass,
@@ -96,6 +97,7 @@ _scale_on = passes.builtin("ForwardFoldScaleAxis", 3, [TO_GRAPH, FORWARD_FOLD_SC
 _scale = passes.builtin(
     "FoldScaleAxis", 3, [TO_GRAPH, BACKWARD_FOLD_SCALE_AXIS, FORWARD_FOLD_SCALE_AXIS]
 )
+_cast = passes.builtin("CanonicalizeCast", 3, [TO_GRAPH, CANONICALIZE_CAST])
 _atrous = passes.builtin("FlattenAtrousConv", 0, [TO_GRAPH, FLATTEN_ATROUS_CONV])
 _padding = passes.builtin("FoldExplicitPadding", 0, [FOLD_EXPLICIT_PADDING])
 
@@ -264,6 +266,11 @@ def FlattenAtrousConv() -> Pass:
     return _atrous()
 
 
+def CanonicalizeCast() -> Pass:
+    """A cast to a wider dtype for each of its elementwise readers; makes graph form."""
+    return _cast()
+
+
 def SplitArgs(max_function_args: int) -> Pass:
     """concatenate in steps, each a kernel of at most so many parameters, the result's one among them; 0: in one."""
     return passes.of_steps("SplitArgs", 1, [split_args_pass(max_function_args)])
@@ -286,7 +293,7 @@ def RemoveUnusedFunctions(entry_functions: Sequence[str] | None = None) -> Pass:
 
 
 __all__ = [
-    "AnnotateTarget", "BackwardFoldScaleAxis", "CanonicalizeOps", "CombineParallelBatchMatmul",
+    "AnnotateTarget", "BackwardFoldScaleAxis", "CanonicalizeCast", "CanonicalizeOps", "CombineParallelBatchMatmul",
     "CombineParallelConv2D", "CombineParallelDense", "DeadCodeElimination", "DefuseOps", "DivToMul",
     "DynamicToStatic", "EliminateCommonSubexpr", "EtaExpand", "FastMath", "FlattenAtrousConv", "FoldConstant",
     "FoldExplicitPadding", "FoldScaleAxis", "ForwardFoldScaleAxis", "FunctionPass", "FuseOps", "InferType",
