@@ -1,8 +1,8 @@
 """What a pass is, what it may know, and how passes follow each other.
 
 A pass is a pure function (IRModule, PassContext) -> IRModule. Sequential runs a list of them, skips
-those that the user turned off, re-checks the module after each one when `verify` is set, and
-reports times.
+those that the user turned off, re-checks the module after each one that changed it when `verify` is
+set, and reports times.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class PassContext:
     """What passes may ask about the compilation.
 
     passes_off  names of passes to skip (those that correctness needs can't be)
-    verify      run well_formed and infer_type after every pass (tests and debug runs)
+    verify      run well_formed and infer_type before the first pass and after every one that changed the
+                module (tests and debug runs)
     unbox       rank-0 integers and bools live in int registers
     weights     dtype in which packed weights are stored: "float32" (as they are), "float16" or "bfloat16"
     externals   backends that may take operators, in order of preference
@@ -80,21 +81,27 @@ class Pass:
             return mod
         if ctx.on_start is not None:
             ctx.on_start(self.name)
+        before = _content(mod) if ctx.verify else None
         start = time.perf_counter()
         result = self.run(mod, ctx)
         if ctx.on_pass is not None:
             ctx.on_pass(self.name, time.perf_counter() - start)
-        if ctx.verify:
-            _verify(result, self.name)
+        if ctx.verify and _content(result) != before:
+            _verify(result, f"pass {self.name} broke the program")
         return result
 
 
-def _verify(mod: IRModule, name: str) -> None:
+def _content(mod: IRModule) -> tuple[object, object]:
+    """What a module holds, to be compared by identity: nodes don't change, a module that is written to does."""
+    return dict(mod.functions), dict(mod.type_definitions)
+
+
+def _verify(mod: IRModule, blame: str) -> None:
     try:
         check_well_formed(mod)
         infer_type(mod)
     except NimbleError as error:
-        raise InternalError(f"pass {name} broke the program: {error}\n{mod!r}") from error
+        raise InternalError(f"{blame}: {error}\n{mod!r}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +118,8 @@ class Sequential:
                 f"passes_off names unknown passes: {', '.join(sorted(unknown))}; "
                 f"known: {', '.join(sorted(self.names()))}"
             )
+        if ctx.verify:
+            _verify(mod, "the program was broken before the first pass")
         for step in self.passes:
             mod = step(mod, ctx)
         return mod

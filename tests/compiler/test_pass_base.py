@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from nimblevm.compiler import pass_base
 from nimblevm.compiler.pass_base import FixedPoint, Pass, PassContext, Sequential
 from nimblevm.errors import CompileError, InternalError
 from nimblevm.relay.infer_type import infer_type
@@ -53,6 +54,31 @@ def test_unknown_names_are_refused(mod: IRModule) -> None:
 def test_verify_names_the_pass_that_broke_the_program(mod: IRModule) -> None:
     with pytest.raises(InternalError, match="pass breaks broke the program"):
         Pass("breaks", break_scope)(mod, PassContext(verify=True))
+
+
+def test_verify_notices_a_pass_that_writes_to_its_argument(mod: IRModule) -> None:
+    def break_in_place(mod: IRModule, ctx: PassContext) -> IRModule:
+        mod["main"] = break_scope(mod, ctx).function("main")
+        return mod
+
+    with pytest.raises(InternalError, match="pass breaks broke the program"):
+        Pass("breaks", break_in_place)(mod, PassContext(verify=True))
+
+
+def test_verify_blames_no_pass_for_what_came_broken(mod: IRModule) -> None:
+    steps = Sequential([Pass("a", lambda m, c: m)])
+    with pytest.raises(InternalError, match="the program was broken before the first pass"):
+        steps(break_scope(mod, PassContext()), PassContext(verify=True))
+
+
+def test_verify_looks_once_at_what_no_pass_changes(
+    mod: IRModule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[IRModule] = []
+    monkeypatch.setattr(pass_base, "check_well_formed", looked.append)
+    copies = [Pass(name, lambda m, c: m.shallow_copy()) for name in ("a", "b")]
+    Sequential(copies)(mod, PassContext(verify=True))
+    assert looked == [mod]
 
 
 def test_fixed_point_stops_when_nothing_changes(mod: IRModule) -> None:
