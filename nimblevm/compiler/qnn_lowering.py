@@ -241,13 +241,19 @@ def _leaky_relu(t: Terms) -> Expr:
 def _softmax(t: Terms) -> Expr:
     """In int64; the zero point of data changes nothing. Divisors are 1 and more."""
     data, scale, _, out_scale, out_zero_point = t.args
-    if 0 in t.type(data).shape:  # max would refuse it
+    shape = t.type(data).shape
+    if 0 in shape:  # max would refuse it
         return data
     axes = {"axis": (t.attrs.axis,), "keepdims": True}
     inverse = t.cast(t("round", t("divide", t.number(1, "float32"), scale)), "int32")
     unit = t("maximum", inverse, t.number(1, "int32"))
     wide = t.cast(data, "int32")
-    x = t("subtract", wide, t("max", wide, **axes))
+    whole = wide
+    if not isinstance(shape[t.attrs.axis], int):  # of no elements max is an error, softmax is not
+        place = t.attrs.axis % len(shape)
+        width = tuple([(0, int(axis == place)) for axis in range(len(shape))])
+        whole = t("nn.pad", wide, t.number(-(2**31), "int32"), pad_width=width)
+    x = t("subtract", wide, t("max", whole, **axes))
     half, little = (t("right_shift", x, t.number(bits, "int32")) for bits in (1, 4))
     y = t("subtract", t("add", x, half), little)
     q = t("divide", t("negative", y), unit)

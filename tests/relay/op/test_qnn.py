@@ -16,6 +16,8 @@ import pytest
 
 import nimblevm as nvm
 from nimblevm import relay
+from nimblevm.compiler.pass_base import PassContext
+from nimblevm.compiler.passes.canonicalize_qnn import canonicalize_qnn
 from nimblevm.errors import InvalidInput, RelayTypeError, ShapeMismatch
 from nimblevm.relay import ir
 from nimblevm.relay.interpreter import evaluate
@@ -35,7 +37,9 @@ def i32(value: Any) -> np.ndarray:
 
 
 def every_path(build: Any, *values: np.ndarray) -> np.ndarray:
-    """What `build(*operands)` gives: of constants, of values, of values of unknown sizes; all agree."""
+    """What `build(*operands)` gives: of constants, of values, of values of unknown sizes; all agree. So does what the
+    pass makes of it, an operator at a time, as runtimes run it that do not fuse.
+    """
     found = []
     dims = [[relay.Any() for _ in v.shape] for v in values]
     for known in (True, False):
@@ -50,8 +54,9 @@ def every_path(build: Any, *values: np.ndarray) -> np.ndarray:
             function = ir.Function(used, build(params[0], *rest))
             with nvm.VirtualMachine(nvm.compile(function, native=native)) as vm:
                 found.append(vm.run(*values[: len(used)]).numpy())
-    mod = relay.IRModule.from_expr(ir.Function(params, build(*params)))
-    found.append(np.asarray(evaluate(relay.infer_type(mod), values)))
+    mod = relay.infer_type(relay.IRModule.from_expr(ir.Function(params, build(*params))))
+    found.append(np.asarray(evaluate(mod, values)))
+    found.append(np.asarray(evaluate(canonicalize_qnn(mod, PassContext()), values)))
     for other in found[1:]:
         assert other.dtype == found[0].dtype
         np.testing.assert_array_equal(other, found[0])
