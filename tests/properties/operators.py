@@ -304,6 +304,9 @@ def operator_program(source: Source, first: str, name: str = "main") -> Program:
     bindings, results = "", list[str]()
     for turn in range(gen.integer(1, 3)):
         text, given = gen.binding(gen.pick(DRAWN) if turn else first, gen.integer(0, 3))
+        for _ in range(0 if turn else 10):  # without a case: the first operator is to be there
+            if not text:
+                text, given = gen.binding(first, gen.integer(0, 3))
         bindings += text
         results += given
     body = gen.operand(gen.tensor(), 3)
