@@ -145,9 +145,8 @@ class _Loop:
 
     def _turn(self, sums: dict[tuple[int, int], str], masked: bool) -> dict[tuple[int, int], str]:
         """One vector of the depth, at index k."""
-        columns = [self._column(c, masked) for c in range(self.columns)] or [_FLIPPED]
-        if not self.columns:
-            columns = [self._as_sums(_FLIPPED)]
+        columns = [self._column(c, masked) for c in range(self.columns)]
+        columns = columns or [self._as_sums(_FLIPPED)]
         new = {}
         for r in range(self.rows):
             x = self._as_sums(self._load(f"%x{r}", masked))

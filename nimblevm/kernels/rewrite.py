@@ -137,6 +137,28 @@ def all_statements(body: Sequence[Statement]) -> Iterator[Statement]:
             stack.extend(reversed(block))
 
 
+def replace_loops(
+    body: Sequence[Statement], made: Callable[[For], Sequence[Statement] | None]
+) -> tuple[Statement, ...]:
+    """The statements with what `made` gives for a loop in its place; where that is None the loop's body is looked at.
+
+    Loops and branches nest at most 32 deep, so this recurses.
+    """
+    found: list[Statement] = []
+    for statement in body:
+        match statement:
+            case For():
+                new = made(statement)
+                if new is None:
+                    new = (statement.around(replace_loops(statement.body, made)),)
+                found += new
+            case If(cond=cond, then=then, otherwise=otherwise):
+                found.append(If(cond, replace_loops(then, made), replace_loops(otherwise, made)))
+            case _:
+                found.append(statement)
+    return tuple(found)
+
+
 def all_values(roots: Sequence[Value], seen: set[Value] | None = None) -> Iterator[Value]:
     """Every value under `roots` once, operands before users."""
     done = set() if seen is None else seen
@@ -206,5 +228,6 @@ class Rewriter:
 
 
 __all__ = [
-    "Rewriter", "all_statements", "all_values", "blocks_of", "parts", "tiles", "values_of", "with_parts",
+    "Rewriter", "all_statements", "all_values", "blocks_of", "parts", "replace_loops", "tiles", "values_of",
+    "with_parts",
 ]  # fmt: skip

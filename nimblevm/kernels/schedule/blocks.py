@@ -23,7 +23,6 @@ from nimblevm.kernels.loop_ir import (
     Buffer,
     Const,
     For,
-    If,
     Load,
     Local,
     LoopVar,
@@ -35,7 +34,7 @@ from nimblevm.kernels.loop_ir import (
     Value,
 )
 from nimblevm.kernels.panel_tile import LANES, TILE_ROW
-from nimblevm.kernels.rewrite import Rewriter, all_statements
+from nimblevm.kernels.rewrite import Rewriter, all_statements, replace_loops
 from nimblevm.kernels.schedule.index import (
     INDEX,
     STACK,
@@ -210,25 +209,13 @@ class Blocker:
     def __init__(self, buffers: Sequence[Buffer]) -> None:
         self.buffers = list(buffers)
 
-    def block(self, body: Sequence[Statement]) -> tuple[Statement, ...]:
-        """Loops and branches nest at most 32 deep, so this recurses."""
-        found: list[Statement] = []
-        for statement in body:
-            match statement:
-                case For(body=inner):
-                    nest = block_of(statement, self.buffers)
-                    pack = pack_of(statement, self.buffers)
-                    if nest is not None:
-                        found += self._tiled(nest)
-                    elif pack is not None:
-                        found.append(pack)
-                    else:
-                        found.append(statement.around(self.block(inner)))
-                case If(cond=cond, then=then, otherwise=otherwise):
-                    found.append(If(cond, self.block(then), self.block(otherwise)))
-                case _:
-                    found.append(statement)
-        return tuple(found)
+    def of(self, loop: For) -> list[Statement] | None:
+        """What a loop becomes; None if it stays."""
+        nest = block_of(loop, self.buffers)
+        if nest is not None:
+            return self._tiled(nest)
+        pack = pack_of(loop, self.buffers)
+        return None if pack is None else [pack]
 
     def _tiled(self, nest: Block) -> list[Statement]:
         columns = nest.columns.extent
@@ -307,7 +294,7 @@ def tile_blocks(
     if not any(isinstance(s, Accumulate) for s in all_statements(body)):
         return buffers, tuple(body)
     blocker = Blocker(buffers)
-    new = blocker.block(body)
+    new = replace_loops(body, blocker.of)
     return tuple(blocker.buffers), new
 
 

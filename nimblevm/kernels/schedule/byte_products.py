@@ -24,7 +24,6 @@ from nimblevm.kernels.loop_ir import (
     Cast,
     Const,
     For,
-    If,
     Load,
     Local,
     LoopVar,
@@ -33,7 +32,7 @@ from nimblevm.kernels.loop_ir import (
     Value,
 )
 from nimblevm.kernels.panel_tile import TILE_ROW
-from nimblevm.kernels.rewrite import Rewriter, all_statements
+from nimblevm.kernels.rewrite import Rewriter, all_statements, replace_loops
 from nimblevm.kernels.schedule.blocks import row_stride
 from nimblevm.kernels.schedule.index import INDEX, STACK, const, folded, is_zero, least, mentions
 
@@ -117,22 +116,10 @@ class _Tiler:
     def __init__(self, buffers: Sequence[Buffer]) -> None:
         self.buffers = list(buffers)
 
-    def block(self, body: Sequence[Statement]) -> tuple[Statement, ...]:
-        """Loops and branches nest at most 32 deep, so this recurses."""
-        found: list[Statement] = []
-        for statement in body:
-            match statement:
-                case For(body=inner):
-                    nest = nest_of(statement, self.buffers)
-                    if nest is None:
-                        found.append(statement.around(self.block(inner)))
-                    else:
-                        found += self._tiled(nest)
-                case If(cond=cond, then=then, otherwise=otherwise):
-                    found.append(If(cond, self.block(then), self.block(otherwise)))
-                case _:
-                    found.append(statement)
-        return tuple(found)
+    def of(self, loop: For) -> list[Statement] | None:
+        """What a loop becomes; None if it stays."""
+        nest = nest_of(loop, self.buffers)
+        return None if nest is None else self._tiled(nest)
 
     def _tiled(self, nest: Nest) -> list[Statement]:
         columns = nest.columns.extent
@@ -202,7 +189,7 @@ def tile_bytes(
     if not llvm_bytes.has_instruction(features):
         return buffers, tuple(body)
     tiler = _Tiler(buffers)
-    new = tiler.block(body)
+    new = replace_loops(body, tiler.of)
     return tuple(tiler.buffers), new
 
 

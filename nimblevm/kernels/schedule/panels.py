@@ -45,7 +45,7 @@ from nimblevm.kernels.loop_ir import (
     Value,
 )
 from nimblevm.kernels.panel_tile import LANES, LOW, MANY, MAX_PANELS, MAX_ROWS, TILE_ROW
-from nimblevm.kernels.rewrite import Rewriter, all_statements, all_values
+from nimblevm.kernels.rewrite import Rewriter, all_statements, all_values, replace_loops
 from nimblevm.kernels.schedule.index import INDEX, STACK, const, folded, is_zero, least, mentions
 from nimblevm.kernels.schedule.pieces import Piece, piece_of, share_panels
 from nimblevm.kernels.variants import Choices, Shape, Variant
@@ -210,25 +210,13 @@ class Paneler:
         self.features = features
         self.choices = choices
 
-    def block(self, body: Sequence[Statement]) -> tuple[Statement, ...]:
-        """Nests stand at the top of a kernel or inside branches and other loops; these nest at most 32 deep."""
-        found: list[Statement] = []
-        for statement in body:
-            match statement:
-                case For(body=inner):
-                    nest = nest_of(statement, self.buffers)
-                    shared = nest_of(statement, self.buffers, shared=True)
-                    if nest is not None:
-                        found += self.tiled(nest)
-                    elif shared is not None:
-                        found.append(self._shared(shared))
-                    else:
-                        found.append(statement.around(self.block(inner)))
-                case If(cond=cond, then=then, otherwise=otherwise):
-                    found.append(If(cond, self.block(then), self.block(otherwise)))
-                case _:
-                    found.append(statement)
-        return tuple(found)
+    def of(self, loop: For) -> list[Statement] | None:
+        """What a loop becomes; None if it stays."""
+        nest = nest_of(loop, self.buffers)
+        if nest is not None:
+            return self.tiled(nest)
+        shared = nest_of(loop, self.buffers, shared=True)
+        return None if shared is None else [self._shared(shared)]
 
     def tiled(self, nest: Nest) -> list[Statement]:
         columns = nest.columns.extent
@@ -517,7 +505,7 @@ def tile_panels(
     if not any(isinstance(s, Accumulate) for s in all_statements(body)):
         return buffers, tuple(body)
     paneler = Paneler(buffers, features, choices or Choices())
-    new = paneler.block(body)
+    new = replace_loops(body, paneler.of)
     return tuple(paneler.buffers), new
 
 

@@ -36,7 +36,7 @@ from nimblevm.kernels.loop_ir import (
     WindowProduct,
 )
 from nimblevm.kernels.panel_tile import LANES, MAX_PANELS, TILE_ROW
-from nimblevm.kernels.rewrite import Rewriter, all_statements, all_values
+from nimblevm.kernels.rewrite import Rewriter, all_statements, all_values, replace_loops
 from nimblevm.kernels.schedule.index import INDEX, STACK, const, folded, is_zero, mentions
 from nimblevm.kernels.schedule.panels import panels_left
 
@@ -189,22 +189,12 @@ class Tiler:
         self.buffers = list(buffers)
         self.images_only = images_only
 
-    def block(self, body: Sequence[Statement]) -> tuple[Statement, ...]:
-        """Nests stand at the top of a kernel or inside branches and other loops; these nest at most 32 deep."""
-        found: list[Statement] = []
-        for statement in body:
-            match statement:
-                case For(body=inner):
-                    nest = nest_of(statement, self.buffers)
-                    if nest is not None and (nest.of_images or not self.images_only):
-                        found += self.tiled(nest)
-                    else:
-                        found.append(statement.around(self.block(inner)))
-                case If(cond=cond, then=then, otherwise=otherwise):
-                    found.append(If(cond, self.block(then), self.block(otherwise)))
-                case _:
-                    found.append(statement)
-        return tuple(found)
+    def of(self, loop: For) -> list[Statement] | None:
+        """What a loop becomes; None if it stays."""
+        nest = nest_of(loop, self.buffers)
+        if nest is None or (self.images_only and not nest.of_images):
+            return None
+        return self.tiled(nest)
 
     def _on_stack(self, dtype: str, size: int) -> int:
         self.buffers.append(Buffer(STACK, dtype, "scratch", (Axis(const(size)),)))
@@ -336,7 +326,7 @@ def tile_windows(
     if not any(isinstance(s, Accumulate) for s in all_statements(body)):
         return buffers, tuple(body)
     tiler = Tiler(buffers, images_only)
-    new = tiler.block(body)
+    new = replace_loops(body, tiler.of)
     return tuple(tiler.buffers), new
 
 

@@ -2,12 +2,11 @@
 
     out = saturated(nn.avg_pool2d(q)),   q = qnn.requantize of data to int32 with the output's scale and zero point
 
-which is data itself where both are the same. The mean is that of integers: the exact sum
-divided towards zero. data: int8 or uint8 of rank 4; the result has its dtype. Scales (float32) and zero points (int32)
-are scalars. Attrs: those of nn.avg_pool2d (pool_size, strides, dilation, padding, layout, out_layout, ceil_mode,
-count_include_pad); rounding and compute_dtype as qnn.requantize has them. With count_include_pad a padded element is
-the number 0, not the zero point, as in TVM. The Python function has TVM's defaults: layout "NHWC", and padding is
-counted.
+which is data itself where both are the same. The mean is that of integers: the exact sum divided towards zero. data:
+int8 or uint8 of rank 4; the result has its dtype. Scales (float32) and zero points (int32) are scalars. Attrs: those
+of nn.avg_pool2d (pool_size, strides, dilation, padding, layout, out_layout, ceil_mode, count_include_pad); rounding
+and compute_dtype as qnn.requantize has them. With count_include_pad a padded element is the number 0, not the zero
+point, as in TVM. The Python function has TVM's defaults: layout "NHWC", and padding is counted.
 Source: Relay's qnn dialect. Differs from numpy: there is no such function.
 """
 
