@@ -114,14 +114,18 @@ class Placer(FunctionBlocks):
                 target = self.flow.values[var] if var is not None else self.targets[number]
                 self.targets.extend(target for _ in nested)
             if isinstance(value, Match):
-                for index, clause in enumerate(value.clauses):
-                    found = list(pattern_vars(clause.lhs))
-                    self.starts[self.numbers[value] + index] = found
-                    for bound in found:
-                        if bound in self.flow.raw and self._differs(bound):
-                            self.renamed[bound] = fresh_var(bound.name_hint, type_of(bound))
+                self._plan_clauses(value)
             for _, atom, want, reason in self._wants(value):
                 self._need(atom, want, reason, value.span)
+
+    def _plan_clauses(self, match: Match) -> None:
+        """What patterns bind starts in the clause's block, under another name where it is to be elsewhere."""
+        for index, clause in enumerate(match.clauses):
+            found = list(pattern_vars(clause.lhs))
+            self.starts[self.numbers[match] + index] = found
+            for bound in found:
+                if bound in self.flow.raw and self._differs(bound):
+                    self.renamed[bound] = fresh_var(bound.name_hint, type_of(bound))
 
     def _plan_params(self) -> None:
         """What comes from outside is where it has to be from the start on."""

@@ -8,7 +8,7 @@ use in that order.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from nimblevm import dtypes
@@ -160,42 +160,59 @@ class Liveness:
 def analyse(function: Function, order: list[Block], kernels: KernelTable) -> Liveness:
     """Last uses, aliases and needed dims of a function. Linear."""
     result = Liveness()
-    last: dict[Var, int] = dict.fromkeys(function.params, 0)
-    last_block: dict[Var, Block] = {}
-    home: dict[Var, int] = dict.fromkeys(function.params, 0)
-
-    def use(var: Var, position: int, block: Block) -> None:
-        root = result.root.get(var, var)
-        result.count[root] = result.count.get(root, 0) + 1
-        if position >= last.get(root, 0):
-            last[root] = position
-            last_block[root] = block
-
+    uses = _Uses(function.params, result)
     for block in order:
         for item in block.items:
-            value = item.value
-            for var in operand_vars(value):
-                use(var, item.position, block)
-            other = aliased(value)
-            if item.var is not None and other is not None:
-                result.root[item.var] = result.root.get(other, other)
-            elif item.var is not None:
-                last.setdefault(item.var, item.position)
-                home[item.var] = block.number
-            if isinstance(value, Match):
-                for clause, nested in zip(value.clauses, item.blocks, strict=True):
-                    if isinstance(value.data, Var):
-                        use(value.data, nested.entry, nested)
-                    for var in pattern_vars(clause.lhs):
-                        last.setdefault(var, nested.entry)
-                        home[var] = nested.number
-            _need(value, kernels, result)
-    for var, position in last.items():
+            uses.enter(item, block)
+            _need(item.value, kernels, result)
+    for var, position in uses.last.items():
         result.expire.setdefault(position, []).append(var)
-        place = last_block.get(var)
-        if place is not None and place.number != home.get(var) and worth_killing(type_of(var)):
+        place = uses.last_block.get(var)
+        if place is not None and place.number != uses.home[var] and worth_killing(type_of(var)):
             _kill_in_siblings(var, place, result.kills)
     return result
+
+
+class _Uses:
+    """Where variables with a register of their own are bound and where they are read last.
+
+    last        variable -> position of its last use, at first of its definition
+    last_block  variable -> the block of that use, for those that are used
+    home        variable -> number of the block that binds it
+    """
+
+    def __init__(self, params: Sequence[Var], result: Liveness) -> None:
+        self.result = result
+        self.last: dict[Var, int] = dict.fromkeys(params, 0)
+        self.last_block: dict[Var, Block] = {}
+        self.home: dict[Var, int] = dict.fromkeys(params, 0)
+
+    def enter(self, item: Item, block: Block) -> None:
+        value = item.value
+        for var in operand_vars(value):
+            self._read(var, item.position, block)
+        other = aliased(value)
+        if item.var is not None and other is not None:
+            self.result.root[item.var] = self.result.root.get(other, other)
+        elif item.var is not None:
+            self._bind(item.var, item.position, block)
+        if isinstance(value, Match):
+            for clause, nested in zip(value.clauses, item.blocks, strict=True):
+                if isinstance(value.data, Var):
+                    self._read(value.data, nested.entry, nested)
+                for var in pattern_vars(clause.lhs):
+                    self._bind(var, nested.entry, nested)
+
+    def _bind(self, var: Var, position: int, block: Block) -> None:
+        self.last.setdefault(var, position)
+        self.home[var] = block.number
+
+    def _read(self, var: Var, position: int, block: Block) -> None:
+        root = self.result.root.get(var, var)
+        self.result.count[root] = self.result.count.get(root, 0) + 1
+        if position >= self.last.get(root, 0):
+            self.last[root] = position
+            self.last_block[root] = block
 
 
 def _kill_in_siblings(var: Var, block: Block, kills: dict[int, list[Var]]) -> None:

@@ -153,13 +153,13 @@ def check_parameter_dims(
     for param, type_ in zip(node.params, param_types, strict=True):
         if not type_.flags & HAS_DIM:
             continue
-        for tensor in value_tensors(type_):
-            for dim in tensor.shape:
-                if isinstance(dim, DimVar):
-                    exact.add(dim)
-                elif isinstance(dim, DimOp):
-                    for var in dims.free_vars(dim):
-                        inside.setdefault(var, (param, dim))
+        for dim in (dim for tensor in value_tensors(type_) for dim in tensor.shape):
+            if isinstance(dim, DimVar):
+                exact.add(dim)
+            elif isinstance(dim, DimOp):
+                inside.update(
+                    (var, (param, dim)) for var in dims.free_vars(dim) if var not in inside
+                )
     if not inside:
         return
     exact.update(var for _, var in node.attrs.get("dim_params", ()))

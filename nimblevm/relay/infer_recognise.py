@@ -107,14 +107,8 @@ def fits(found: Type, assumed: Type, existential: set[DimVar]) -> bool:
             continue
         seen.add(pair)
         if isinstance(have, TensorType) and isinstance(want, TensorType):
-            if have.dtype != want.dtype or len(have.shape) != len(want.shape):
+            if not _tensor_fits(have, want, existential, meaning):
                 return False
-            for p, q in zip(have.shape, want.shape, strict=True):
-                if isinstance(q, DimVar) and q in existential:
-                    if not dims.compare(meaning.setdefault(q, p), p):
-                        return False
-                elif not dims.compare(p, q):
-                    return False
         elif (
             type(have) is not type(want) or not parts(have) or len(parts(have)) != len(parts(want))
         ) or (
@@ -123,4 +117,17 @@ def fits(found: Type, assumed: Type, existential: set[DimVar]) -> bool:
             return False
         else:
             stack.extend(zip(parts(have), parts(want), strict=True))
+    return True
+
+
+def _tensor_fits(
+    have: TensorType, want: TensorType, existential: set[DimVar], meaning: dict[DimVar, Dim]
+) -> bool:
+    """`fits` of tensors; `meaning` is what existential variables stand for, and grows."""
+    if have.dtype != want.dtype or len(have.shape) != len(want.shape):
+        return False
+    for p, q in zip(have.shape, want.shape, strict=True):
+        claimed = meaning.setdefault(q, p) if isinstance(q, DimVar) and q in existential else q
+        if not dims.compare(p, claimed):
+            return False
     return True

@@ -113,21 +113,11 @@ def loops(draw: Any) -> Recurrent:
     fixed: dict[str, tuple[int, ...]] = {"table": (4, width)} if embedded else {}
     index = draw(st.sampled_from(["%i"] * 3 + ["%n - 1 - %i"]))
     row = f"take(%x, {index}, axis=0)"
-    row = (
-        f"reshape(take(%table, {row}, axis=0), newshape=[1, {width}])"
-        if embedded
-        else f"reshape({row}, newshape=[1, {width}])"
-    )
+    if embedded:
+        row = f"take(%table, {row}, axis=0)"
     states = [(f"%s{k}", draw(st.sampled_from(WIDTHS))) for k in range(draw(st.integers(1, 3)))]
-    terms: dict[int, list[str]] = {width: ["%row"]}
-    cell = _Cell(draw, terms, fixed)
-    following: list[str] = []
-    for name, size in states:
-        terms.setdefault(size, []).append(name)
-        if draw(st.booleans()) or name == states[-1][0]:
-            for _ in range(draw(st.integers(1, 3))):
-                cell.statement()
-        following.append(cell.let(size, f"tanh({cell.any(size)} + {cell.product(size)})"))
+    cell = _Cell(draw, {width: ["%row"]}, fixed)
+    following = _next_states(cell, states)
     miss = draw(st.integers(0, 9))
     step, start = (2, 0) if miss == 0 else (1, 1) if miss == 1 else (1, 0)
     limit = "2" if miss == 2 else "take(shape_of(%x), 0)"
@@ -147,7 +137,7 @@ def @main(%x: Tensor[{source}, {dtype}]{_declared(fixed)}) -> ({result},) {{
   let %n = {limit};
   let %loop = fn (%i: int32, {", ".join(f"{n}: Tensor[(1, {s}), float32]" for n, s in states)}) -> ({result},) {{
     if (less(%i, %n)) {{
-      let %row = {row};
+      let %row = reshape({row}, newshape=[1, {width}]);
       {chr(10).join(cell.lines)}
       {leave}
     }} else {{ ({end},) }}
@@ -156,17 +146,30 @@ def @main(%x: Tensor[{source}, {dtype}]{_declared(fixed)}) -> ({result},) {{
 }}
 """
     rng = np.random.default_rng(draw(st.integers(0, 99)))
-    runs = []
     # A trip that has no row to take fails, so no empty sequence where another limit decides.
-    for rows in (3,) if "?n" not in source else (int(limit == "2"), 1, 4):
-        shape = [rows, *([1] if ", 1, " in source else []), width]
-        x = (
-            rng.integers(-1, 6, rows).astype(np.int32)
-            if embedded
-            else rng.standard_normal(shape).astype(np.float32)
-        )
-        runs.append([x])
+    lengths = (int(limit == "2"), 1, 4) if "?n" in source else (3,)
+    runs = [[_sequence(rng, source, rows, width)] for rows in lengths]
     return _bound(draw, text, fixed, runs, rng)
+
+
+def _next_states(cell: _Cell, states: list[tuple[str, int]]) -> list[str]:
+    """The states of the next trip: each reads those before it, and the last one statements between."""
+    following: list[str] = []
+    for name, size in states:
+        cell.terms.setdefault(size, []).append(name)
+        if cell.draw(st.booleans()) or name == states[-1][0]:
+            for _ in range(cell.draw(st.integers(1, 3))):
+                cell.statement()
+        following.append(cell.let(size, f"tanh({cell.any(size)} + {cell.product(size)})"))
+    return following
+
+
+def _sequence(rng: np.random.Generator, source: str, rows: int, width: int) -> np.ndarray:
+    """An argument of the shape `source`: rows, or numbers of rows, some of which the table does not have."""
+    if "," not in source:
+        return rng.integers(-1, 6, rows).astype(np.int32)
+    shape = (rows, 1, width) if ", 1, " in source else (rows, width)
+    return rng.standard_normal(shape).astype(np.float32)
 
 
 def _declared(fixed: dict[str, tuple[int, ...]]) -> str:

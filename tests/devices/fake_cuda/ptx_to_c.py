@@ -302,65 +302,72 @@ class Translator:
     def _expression(
         self, base: str, mods: list[str], kind: str, v: list[str], args: list[str]
     ) -> str:
-        is_float = kind[0] == "f"
-        width = WIDTH[kind]
-        suffix = "f" if kind in ("f16", "f32") else ""
-        unsigned = f"u{width}" if not is_float else kind
+        """What an instruction computes of `args`, which are `v` as C values of its type."""
+        if base in ("mul", "mad", "fma"):
+            found = self._product(base, mods, kind, v, args)
+        elif kind[0] == "f":
+            found = _float(base, kind, v)
+        else:
+            found = self._integer(base, kind, v, args) or self._bits(base, mods, kind, v, args)
+        if found is None:
+            raise ValueError(f"PTX: unknown instruction {base}.{'.'.join(mods)}")
+        return found
+
+    def _product(
+        self, base: str, mods: list[str], kind: str, v: list[str], args: list[str]
+    ) -> str | None:
+        is_float, width = kind[0] == "f", WIDTH[kind]
+        u = [] if is_float else [self._value(a, f"u{width}") for a in args[1:]]
         match base:
             case "mul" | "mad" if "wide" in mods:
                 to = c_type(kind[0] + str(2 * width))
                 product = f"({to})(({to}){v[0]} * ({to}){v[1]})"
                 third = self._value(args[3], kind[0] + str(2 * width)) if base == "mad" else "0"
                 return f"{product} + {third}"
+            case "mul" if "hi" in mods and width == 64:
+                return f"ptx_mulhi_{kind}({v[0]}, {v[1]})"
             case "mul" if "hi" in mods:
-                if width == 64:
-                    return f"ptx_mulhi_{kind}({v[0]}, {v[1]})"
-                return (
-                    f"(int64_t){v[0]} * {v[1]} >> 32"
-                    if kind[0] == "s"
-                    else f"(uint64_t){v[0]} * {v[1]} >> 32"
-                )
+                return f"({'' if kind[0] == 's' else 'u'}int64_t){v[0]} * {v[1]} >> 32"
+            case "mul":
+                return f"{v[0]} * {v[1]}" if is_float else f"(uint64_t){u[0]} * (uint64_t){u[1]}"
             case "mad" if not is_float:
-                u = [self._value(a, f"u{width}") for a in args[1:]]
                 return f"(uint64_t){u[0]} * {u[1]} + {u[2]}"
             case "fma" | "mad" if kind != "f16":
-                return f"__builtin_fma{suffix}({v[0]}, {v[1]}, {v[2]})"
-            case "add" | "sub" | "mul" | "and" | "or" | "xor":
-                if not is_float and kind != "pred":
-                    v = [f"(uint64_t){self._value(a, unsigned)}" for a in args[1:]]
-                return f"{v[0]} {ARITHMETIC[base]} {v[1]}"
-            case "div" if is_float:
-                return f"{v[0]} / {v[1]}"
+                return f"__builtin_fma{_suffix(kind)}({v[0]}, {v[1]}, {v[2]})"
+        return None
+
+    def _integer(self, base: str, kind: str, v: list[str], args: list[str]) -> str | None:
+        """Arithmetic and logic, unsigned where it wraps: that of signed numbers may not in C."""
+        if kind == "pred":
+            u = v
+        else:
+            u = [f"(uint64_t){self._value(a, f'u{WIDTH[kind]}')}" for a in args[1:]]
+        match base:
+            case "add" | "sub" | "and" | "or" | "xor":
+                return f"{u[0]} {ARITHMETIC[base]} {u[1]}"
             case "div" | "rem":
                 return f"{base}_{kind}({v[0]}, {v[1]})"
-            case "rcp":
-                return f"1 / {v[0]}"
-            case "sqrt":
-                return f"__builtin_sqrt{suffix}({v[0]})"
             case "neg":
-                return f"-{v[0]}" if is_float else f"0 - (uint64_t){self._value(args[1], unsigned)}"
+                return f"0 - {u[0]}"
             case "abs":
-                return (
-                    f"__builtin_fabs{suffix}({v[0]})"
-                    if is_float
-                    else f"{v[0]} < 0 ? 0 - (uint64_t){v[0]} : (uint64_t){v[0]}"
-                )
-            case "min" | "max" if is_float:
-                return f"{base}_{kind.replace('f16', 'f32')}({v[0]}, {v[1]})"
+                return f"{v[0]} < 0 ? 0 - (uint64_t){v[0]} : (uint64_t){v[0]}"
             case "min" | "max":
                 return f"{v[0]} {'<' if base == 'min' else '>'} {v[1]} ? {v[0]} : {v[1]}"
-            case "copysign":  # the sign of the first on the second
-                return f"__builtin_copysign{suffix}({v[1]}, {v[0]})"
             case "not":
-                return (
-                    f"!{v[0]}" if kind == "pred" else f"~(uint64_t){self._value(args[1], unsigned)}"
-                )
+                return f"!{v[0]}" if kind == "pred" else f"~{u[0]}"
+        return None
+
+    def _bits(
+        self, base: str, mods: list[str], kind: str, v: list[str], args: list[str]
+    ) -> str | None:
+        """Shifts, counts, fields and permutations of bits."""
+        width, unsigned = WIDTH[kind], f"u{WIDTH[kind]}"
+        match base:
             case "shl":
                 return f"ptx_shl({self._value(args[1], unsigned)}, {self._value(args[2], 'u32')}, {width})"
-            case "shr" if kind[0] == "s":
-                return f"ptx_sar({v[0]}, {self._value(args[2], 'u32')}, {width})"
             case "shr":
-                return f"ptx_shr({v[0]}, {self._value(args[2], 'u32')}, {width})"
+                shift = "ptx_sar" if kind[0] == "s" else "ptx_shr"
+                return f"{shift}({v[0]}, {self._value(args[2], 'u32')}, {width})"
             case "clz":
                 return f"ptx_clz({v[0]}, {width})"
             case "popc":
@@ -378,7 +385,7 @@ class Translator:
                 pair = f"((uint64_t){high} << 32 | {low})"
                 amount = f"({count} & 31)" if "wrap" in mods else f"({count} > 32 ? 32 : {count})"
                 return f"{pair} << {amount} >> 32" if mods[0] == "l" else f"{pair} >> {amount}"
-        raise ValueError(f"PTX: unknown instruction {base}.{'.'.join(mods)}")
+        return None
 
     def _setp(self, mods: list[str], kind: str, args: list[str]) -> str:
         x, y = self._value(args[1], kind), self._value(args[2], kind)
@@ -535,6 +542,31 @@ def _of_bits(bits: str, kind: str) -> str:
     if kind in ("f16", "f32", "f64"):
         return f"{kind}({bits})"
     return f"(({c_type(kind)}){bits})"
+
+
+def _suffix(kind: str) -> str:
+    """Of the C function that takes and gives a float type."""
+    return "" if kind == "f64" else "f"
+
+
+def _float(base: str, kind: str, v: list[str]) -> str | None:
+    """Arithmetic of floats that is no product."""
+    match base:
+        case "add" | "sub":
+            return f"{v[0]} {ARITHMETIC[base]} {v[1]}"
+        case "div":
+            return f"{v[0]} / {v[1]}"
+        case "rcp":
+            return f"1 / {v[0]}"
+        case "sqrt" | "abs":
+            return f"__builtin_{'f' if base == 'abs' else ''}{base}{_suffix(kind)}({v[0]})"
+        case "neg":
+            return f"-{v[0]}"
+        case "min" | "max":
+            return f"{base}_{kind.replace('f16', 'f32')}({v[0]}, {v[1]})"
+        case "copysign":  # the sign of the first on the second
+            return f"__builtin_copysign{_suffix(kind)}({v[1]}, {v[0]})"
+    return None
 
 
 def translate(ptx: str) -> str:
