@@ -265,7 +265,10 @@ def main() -> int:
         stale += 1
         if check:
             diff = difflib.unified_diff(
-                old.splitlines(True), text.splitlines(True), name, f"{name} (generated)"
+                old.splitlines(keepends=True),
+                text.splitlines(keepends=True),
+                name,
+                f"{name} (generated)",
             )
             sys.stdout.writelines(diff)
         else:

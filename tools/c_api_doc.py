@@ -179,7 +179,10 @@ def main() -> int:
         TARGET.write_text(wanted)
         return 0
     diff = difflib.unified_diff(
-        current.splitlines(True), wanted.splitlines(True), "committed", "from the header"
+        current.splitlines(keepends=True),
+        wanted.splitlines(keepends=True),
+        "committed",
+        "from the header",
     )
     sys.stdout.writelines(diff)
     return int(current != wanted)

@@ -141,7 +141,7 @@ class Executable:
         load().
         """
         out = ffi.new("nvm_program **")
-        flags, checker = _flags(native, verify, False), _checker(public_key)
+        flags, checker = _flags(native, verify, copy=False), _checker(public_key)
         with _bytes_view(data) as view:
             buffer = ffi.from_buffer(view.cast("B") if view.nbytes else b"")
             check(
@@ -465,7 +465,9 @@ def _flags(native: Native, verify: str | None, copy: bool) -> int:
 
 
 def _bind_flags(strict: bool, verify: str | None) -> int:
-    return _flags(True, verify, False) | (0 if strict else int(lib.NVM_BIND_ALLOW_EXTRA))
+    return _flags(native=True, verify=verify, copy=False) | (
+        0 if strict else int(lib.NVM_BIND_ALLOW_EXTRA)
+    )
 
 
 def _signing() -> Any:

@@ -358,7 +358,7 @@ class Collector:
 
     def _operator(self, call: Call, op: Op) -> tuple[Tree, bool]:
         name = op.name
-        if class_of(call, True) is OpClass.SCALAR:
+        if class_of(call, unbox=True) is OpClass.SCALAR:
             return None, False
         if name in ANNOTATIONS:
             return self._annotation(call, name)

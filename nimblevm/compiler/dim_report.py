@@ -316,7 +316,7 @@ class _FunctionReport:
         if isinstance(node, Match):
             for clause in node.clauses:
                 variables = pattern_vars(clause.lhs)
-                steps.extend(partial(self._bound, v, True) for v in variables)
+                steps.extend(partial(self._bound, v, is_value=True) for v in variables)
                 steps += [partial(self._visit, clause.rhs), partial(self._rollback, mark)]
         else:
             for branch in tail_parts(node):
@@ -370,7 +370,9 @@ class _FunctionReport:
         for axis, (have, want) in enumerate(zip(shape, wanted, strict=True)):
             if not must_check_broadcast(have, want):
                 continue
-            check = _Check(self._places[-1], node.span, node.attrs.where, have, want, True)
+            check = _Check(
+                self._places[-1], node.span, node.attrs.where, have, want, broadcast=True
+            )
             self._add(check, axis)
 
     def _joins(self, node: Call, name: str) -> None:
@@ -380,7 +382,9 @@ class _FunctionReport:
                 if isinstance(dim, DimOp) and dim.op == "bcast" and dim not in self._joined:
                     self._joined.add(dim)
                     why = f"axis {axis} of the result of {name}"
-                    self._add(_Check(self._places[-1], node.span, why, dim, dim, True), axis)
+                    self._add(
+                        _Check(self._places[-1], node.span, why, dim, dim, broadcast=True), axis
+                    )
 
 
 class _Writer:

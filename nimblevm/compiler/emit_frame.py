@@ -116,10 +116,10 @@ class Frame:
         return place[1]
 
     def int_temp(self) -> int:
-        return self.temp(True)
+        return self.temp(in_int=True)
 
     def obj_temp(self) -> int:
-        return self.temp(False)
+        return self.temp(in_int=False)
 
     def free_temps(self) -> None:
         for place in reversed(self.temps):

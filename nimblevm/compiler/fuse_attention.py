@@ -72,7 +72,7 @@ class BlockView:
         left, right = operands
         if _name(call) == "nn.batch_matmul":
             straight = not call.attrs.transpose_a and _shape(left)[0] == _shape(call)[0]
-            return _Product(left, right, straight, True)
+            return _Product(left, right, straight, rows=True)
         equation = parse(call.attrs.equation)
         axes = product_axes(equation)
         if axes is None:

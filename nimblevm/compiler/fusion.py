@@ -258,36 +258,35 @@ class BlockGraph:
             if phase == 0:
                 shape, packed = _shape(self.values[index]), group.products > 0
 
-                def same(n: int, is_sink: bool) -> bool:
+                def same(n: int) -> bool:
                     other = self.groups[n]
                     elementwise = other.pattern <= OpPattern.BROADCAST
                     return (elementwise or (packed and other.products > 0)) and _shape(
                         self.values[n]
                     ) == shape
 
-                self._join_path(index, sink, same)
+                if same(sink):
+                    self._join_path(index, sink, same)
         elif group.pattern <= OpPattern.BROADCAST:
-            self._join_path(index, sink, self._may_take_elementwise)
-        elif group.pattern is OpPattern.INJECTIVE and phase == 1:
-            self._join_path(index, sink, lambda n, _: self.groups[n].is_open)
+            if self._is_injective(sink) or self.groups[sink].pattern is OpPattern.COMM_REDUCE:
+                self._join_path(index, sink, self._is_injective)
+        elif group.pattern is OpPattern.INJECTIVE and phase == 1 and self.groups[sink].is_open:
+            self._join_path(index, sink, lambda n: self.groups[n].is_open)
 
-    def _may_take_elementwise(self, index: int, is_sink: bool) -> bool:
-        pattern = self.groups[index].pattern
-        return pattern <= OpPattern.INJECTIVE or (is_sink and pattern is OpPattern.COMM_REDUCE)
+    def _is_injective(self, index: int) -> bool:
+        return self.groups[index].pattern <= OpPattern.INJECTIVE
 
-    def _join_path(self, source: int, sink: int, allowed: Callable[[int, bool], bool]) -> None:
-        """Merge all nodes between source and its post-dominator if every one of them is allowed."""
+    def _join_path(self, source: int, sink: int, allowed: Callable[[int], bool]) -> None:
+        """Merge source, its post-dominator and all nodes between them if every one of those is allowed."""
         path = [source]
         seen = {source, sink}
         stack = list(self.nodes[source].consumers)
-        if not allowed(sink, True):
-            return
         while stack:
             index = stack.pop()
             if index in seen:
                 continue
             seen.add(index)
-            if len(seen) > MAX_OPS or not allowed(index, False):
+            if len(seen) > MAX_OPS or not allowed(index):
                 return
             path.append(index)
             stack.extend(self.nodes[index].consumers)

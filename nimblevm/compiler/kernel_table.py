@@ -112,7 +112,9 @@ class KernelCache:
         entry = self._entries.get(key) or self._lowered(function, key, variables)
         if on_device(function) and entry.lowered.c_kernels:
             key = ("device", key)
-            entry = self._entries.get(key) or self._lowered(function, key, variables, True)
+            entry = self._entries.get(key) or self._lowered(
+                function, key, variables, without_c=True
+            )
         return entry, variables
 
     def _lowered(

@@ -148,13 +148,13 @@ def _without_ir(
         for n, t, r in zip(names, types, roles, strict=True)
     )
     kernel = Kernel(name, buffers, tuple(map(repr, in_dims)), ())
-    return LoweredKernel(kernel, in_dims, inputs, outputs, scratch, (), False)
+    return LoweredKernel(kernel, in_dims, inputs, outputs, scratch, (), may_fail=False)
 
 
 def _loop_ir(plain: Function, name: str) -> LoweredKernel | None:
     """The region as one kernel of ours, with the same operands; None if it is none."""
     open_ = dataclasses.replace(plain, attrs={})  # passes leave primitive functions alone
-    group = _one_group(fuse_function(anf_function(open_, IRModule()), False), plain)
+    group = _one_group(fuse_function(anf_function(open_, IRModule()), unbox=False), plain)
     if group is None:
         return None
     try:

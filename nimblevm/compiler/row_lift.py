@@ -179,7 +179,7 @@ class RowLifter:
             return None
         result = TensorType((*_rows(numbers), width), type_.dtype)
         batch = op_call("take", (table, numbers), result, axis=0, mode=node.attrs.mode)
-        return Lifted(batch, position.index, position.backward, False)
+        return Lifted(batch, position.index, position.backward, product=False)
 
     def _row_of_source(self, node: Call, table: Expr, index: Expr, backward: bool) -> Lifted | None:
         type_, width = type_of(table), row_width(type_of(node))
@@ -194,7 +194,7 @@ class RowLifter:
             return None
         if scalar and static_shape(type_of(node)) != ():
             batch = _reshaped(batch, 1)
-        return None if batch is None else Lifted(batch, index, backward, False)
+        return None if batch is None else Lifted(batch, index, backward, product=False)
 
     def _position(self, node: Expr, loop: Loop) -> tuple[Expr, bool] | None:
         """(index expression, backward) of an index that is the counter, or n - 1 less the counter."""
@@ -250,7 +250,7 @@ class RowLifter:
             return None
         type_ = TensorType((rows.shape[0], width), result.dtype)
         batch = typed(Call(node.op, (source.batch, weight), node.attrs, span=node.span), type_)
-        return Lifted(batch, source.index, source.backward, True)
+        return Lifted(batch, source.index, source.backward, product=True)
 
     def _split(self, node: Call) -> Lifted | None:
         source, type_ = self.of(node.args[0]), type_of(node.args[0])

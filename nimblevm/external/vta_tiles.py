@@ -103,8 +103,8 @@ def _candidates(p: _Problem) -> Iterator[Tiles | None]:
         for c in _parts(p.columns, (1, 2, 4, 8, 16, p.columns)):
             for o in _parts(p.out_blocks, (1, 2, 3, 4, 8, 16, p.out_blocks)):
                 for i in _parts(p.in_blocks, (1, 2, 3, 4, 8, 16, p.in_blocks)):
-                    yield _tiles(p, r, c, o, i, True)
-                    yield _tiles(p, r, c, o, i, False)
+                    yield _tiles(p, r, c, o, i, resident=True)
+                    yield _tiles(p, r, c, o, i, resident=False)
 
 
 def window(p: Geometry, rows: int, columns: int) -> tuple[int, int]:

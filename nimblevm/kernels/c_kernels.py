@@ -295,8 +295,8 @@ C_KERNELS: tuple[CKernel, ...] = (
     _top_k("topk_indices64", ("int64",)),
     _search_sorted("searchsorted", "int32"),
     _search_sorted("searchsorted64", "int64"),
-    _unique("unique", False),
-    _unique("unique_counts", True),
+    _unique("unique", counts=False),
+    _unique("unique_counts", counts=True),
     _ARGWHERE,
     _VALID_COUNTS,
     _suppression(

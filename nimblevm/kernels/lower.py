@@ -123,7 +123,7 @@ def _c_only(fn: Function, name: str) -> LoweredKernel:
         raise CompileError(f"{place}kernel {name}: no C kernel takes operands of these types")
     params = tuple(t for p in fn.params for t in flat_types(p.checked_type or p.type_annotation))
     outs = flat_types(_result_type(fn))
-    return LoweredKernel(Kernel(name, (), (), ()), (), params, outs, (), found, True)
+    return LoweredKernel(Kernel(name, (), (), ()), (), params, outs, (), found, may_fail=True)
 
 
 class _Lowering:

@@ -281,7 +281,7 @@ def _division(helpers: Helpers, op: str, dtype: str) -> str:
     if not dtypes.dtype(dtype).is_signed:
         body = f"  return ({type_})(x {sign} y);\n"
         return helpers.add(
-            name, f"static {type_} {name}({type_} x, {type_} y) {{\n{body}}}\n", False
+            name, f"static {type_} {name}({type_} x, {type_} y) {{\n{body}}}\n", double=False
         )
     negated = _wrapped(f"0u - {_wide('x', dtype)}", dtype)
     results = {
@@ -298,7 +298,9 @@ def _division(helpers: Helpers, op: str, dtype: str) -> str:
     if op.startswith("floor"):
         body += "  const int down = rest != 0 && (rest < 0) != (y < 0);\n"
     body += f"  return {results[op]};\n"
-    return helpers.add(name, f"static {type_} {name}({type_} x, {type_} y) {{\n{body}}}\n", False)
+    return helpers.add(
+        name, f"static {type_} {name}({type_} x, {type_} y) {{\n{body}}}\n", double=False
+    )
 
 
 def _float_binary(helpers: Helpers, op: str, x: str, y: str, dtype: str) -> str:

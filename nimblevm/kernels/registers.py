@@ -22,12 +22,12 @@ class Registers:
     def of(features: tuple[str, ...]) -> Registers:
         """Of a CPU with these features, LLVM names."""
         if "avx512f" in features:
-            return Registers(32, 64, True, 4)
+            return Registers(32, 64, fused=True, in_flight=4)
         if "avx" in features:
-            return Registers(16, 32, "fma" in features, 8)
+            return Registers(16, 32, fused="fma" in features, in_flight=8)
         if "neon" in features:
-            return Registers(32, 16, True, 16)
-        return Registers(16, 16, False, 8)
+            return Registers(32, 16, fused=True, in_flight=16)
+        return Registers(16, 16, fused=False, in_flight=8)
 
     def lanes(self, size: int) -> int:
         """Elements of `size` bytes of a register, at most those of a panel."""

@@ -186,7 +186,7 @@ def variance(
     with_mean: the mean if it is at hand, reduced axes kept with size 1.
     """
     data = as_expr(data)
-    middle = mean(data, axis, True, exclude) if with_mean is None else with_mean
+    middle = mean(data, axis, keepdims=True, exclude=exclude) if with_mean is None else with_mean
     return _variance(data, middle, axis, keepdims, exclude, unbiased)
 
 
@@ -210,7 +210,7 @@ def mean_variance(
 ) -> TupleWrapper:
     """Mean and variance over axes."""
     data = as_expr(data)
-    middle = mean(data, axis, True, exclude)
+    middle = mean(data, axis, keepdims=True, exclude=exclude)
     spread = _variance(data, middle, axis, keepdims, exclude, unbiased)
     if not keepdims:
         middle = mean(data, axis, keepdims, exclude)
@@ -228,8 +228,8 @@ def mean_std(
 def logsumexp(data: Operand, axis: Axes = None, keepdims: bool = False) -> ir.Call:
     """log(sum(exp(data))) over axes, without overflow; a row of -inf alone gives NaN, as in TVM."""
     data = as_expr(data)
-    top = max(data, axis, True)
-    found = add(log(sum(exp(subtract(data, top)), axis, True)), top)
+    top = max(data, axis, keepdims=True)
+    found = add(log(sum(exp(subtract(data, top)), axis, keepdims=True)), top)
     return found if keepdims else squeeze(found, axis)
 
 

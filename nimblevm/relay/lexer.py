@@ -183,7 +183,7 @@ def number(source: SourceText, token: Token) -> Number:
     """Take a number token apart; located errors for `1.0` (no f) and unknown suffixes."""
     text = token.text
     if text.startswith(("inff", "nanf")):
-        return Number(text[:3], True, f"float{text[4:] or 32}")
+        return Number(text[:3], is_float=True, dtype=f"float{text[4:] or 32}")
     found = _NUMBER.fullmatch(text)
     if found is None:
         raise source.error(
@@ -197,7 +197,7 @@ def number(source: SourceText, token: Token) -> Number:
             raise source.error(
                 f"no float has {bits} bits; expected f16, f32 or f64", token.start, token.end
             )
-        return Number(digits, True, f"float{bits or 32}")
+        return Number(digits, is_float=True, dtype=f"float{bits or 32}")
     if fraction or exponent:
         short = whole + (fraction or "").rstrip("0").rstrip(".") + (exponent or "")
         raise source.error(f"a float literal ends in f: write {short}f", token.start, token.end)
@@ -207,4 +207,4 @@ def number(source: SourceText, token: Token) -> Number:
             token.start,
             token.end,
         )
-    return Number(digits, False, f"int{bits}" if letter else "")
+    return Number(digits, is_float=False, dtype=f"int{bits}" if letter else "")

@@ -223,7 +223,7 @@ def batch_matmul(
     out_dtype: str = "int32",
 ) -> ir.Call:
     """x (B, M, K) times y (B, N, K), int32 of the scale x_scale * y_scale."""
-    attrs = op.batch_matmul.BatchMatmulAttrs(out_dtype, False, True)
+    attrs = op.batch_matmul.BatchMatmulAttrs(out_dtype, transpose_b=True)
     zeros = (_zero_point(x_zero_point), _zero_point(y_zero_point))
     return call_op("qnn.batch_matmul", x, y, *zeros, _scale(x_scale), _scale(y_scale), attrs=attrs)
 

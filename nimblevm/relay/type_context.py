@@ -54,8 +54,7 @@ class Narrowing:
     """An axis whose actual dim is not known to be the expected one.
 
     path      field numbers from the value to the tensor (through tuples)
-    binds     True: `expected` is a variable without a number so far; this value gives it one
-    (DimOf).
+    binds     True: `expected` is a variable without a number so far; this value gives it one (DimOf).
               False: compare at run time (CheckDim).
     """
 
@@ -333,9 +332,9 @@ def narrowing(actual: Type, expected: Type, facts: DimFacts | None = None) -> li
         for axis, (p, q) in enumerate(zip(have.shape, want.shape, strict=True)):
             if isinstance(q, DimVar) and q not in facts.bound and q not in newly:
                 newly.add(q)
-                found.append(Narrowing(path, axis, p, q, True))
+                found.append(Narrowing(path, axis, p, q, binds=True))
             elif not facts.compare(p, q):
-                found.append(Narrowing(path, axis, p, q, False))
+                found.append(Narrowing(path, axis, p, q, binds=False))
     return found
 
 

@@ -75,7 +75,7 @@ def test_a_reader_of_the_document_reads_every_file(name: str, late: bool) -> Non
 @pytest.mark.parametrize("name", ["lstm", "resnet"])
 def test_late_bound_constants_as_the_document_says(name: str) -> None:
     params = models()[name].params
-    exe = compiled(name, True)
+    exe = compiled(name, late=True)
     file = plain_reader.read(exe.to_bytes())
     bound = exe.bind(params)
     shown = 0
@@ -125,7 +125,7 @@ open(sys.argv[3], "wb").write(data)
 """
 
 
-def build(name: str, native: bool, path: Path, seed: int, folder: Path, cpus: int) -> bytes:
+def build(name: str, path: Path, seed: int, folder: Path, cpus: int, *, native: bool) -> bytes:
     """A file made in a process of its own: hash seed, working directory and the CPUs that compiling may use."""
     folder.mkdir(exist_ok=True)
     root = Path(__file__).parent.parent.parent
@@ -151,9 +151,9 @@ def without_native(data: bytes) -> bytes:
 @pytest.mark.parametrize("name", ["lstm", "treelstm", "gpt2"])
 def test_equal_bytes(name: str, tmp_path: Path) -> None:
     """Two hash seeds, two folders, one CPU and several; with machine code all but that is equal to a file without."""
-    first = build(name, True, tmp_path / "a.nvm", 1, tmp_path / "one", 1)
-    second = build(name, True, tmp_path / "b.nvm", 2, tmp_path / "two", 64)
-    plain = build(name, False, tmp_path / "c.nvm", 3, tmp_path / "two", 64)
+    first = build(name, tmp_path / "a.nvm", 1, tmp_path / "one", 1, native=True)
+    second = build(name, tmp_path / "b.nvm", 2, tmp_path / "two", 64, native=True)
+    plain = build(name, tmp_path / "c.nvm", 3, tmp_path / "two", 64, native=False)
     assert first == second
     assert without_native(first) == plain
 
@@ -161,13 +161,13 @@ def test_equal_bytes(name: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["lstm", "childsum"])
 def test_equal_bytes_without_machine_code(name: str, tmp_path: Path) -> None:
-    first = build(name, False, tmp_path / "a.nvm", 1, tmp_path / "one", 1)
-    assert first == build(name, False, tmp_path / "b.nvm", 2, tmp_path / "two", 64)
-    assert first == compiled(name, False).to_bytes()
+    first = build(name, tmp_path / "a.nvm", 1, tmp_path / "one", 1, native=False)
+    assert first == build(name, tmp_path / "b.nvm", 2, tmp_path / "two", 64, native=False)
+    assert first == compiled(name, late=False).to_bytes()
 
 
 def test_records_outlive_their_executable() -> None:
-    data = compiled("lstm", False).to_bytes()
+    data = compiled("lstm", late=False).to_bytes()
     for _ in range(5):
         assert serialize(nvm.load(data).program_record()) == data
 
@@ -184,7 +184,7 @@ def test_saving_and_records_keep_every_byte(tmp_path: Path) -> None:
 
 
 def test_saving_follows_links_and_replaces_files_alone(tmp_path: Path) -> None:
-    exe = compiled("lstm", False)
+    exe = compiled("lstm", late=False)
     data = exe.to_bytes()
     link, loop, long, pipe = (tmp_path / n for n in ("link", "loop", "n" * 255, "pipe"))
     link.symlink_to("real")

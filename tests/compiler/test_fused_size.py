@@ -36,7 +36,10 @@ def test_what_moves_elements_doubles_what_it_reads_twice() -> None:
 
 
 def test_a_result_that_others_read_elsewhere_is_written_for_both() -> None:
-    group = [Member(0, _ROW, (), True, 1, True), Member(1, _TABLE, (0,), False, 1, True)]
+    group = [
+        Member(0, _ROW, (), keeps_index=True, ops=1, leaves=True),
+        Member(1, _TABLE, (0,), keeps_index=False, ops=1, leaves=True),
+    ]
     assert written(group, LIMIT) == 3
 
 

@@ -42,7 +42,10 @@ class Generator:
         pick = self.random.choice
         self.m, self.n = pick([1, 2, 3]), pick([1, 5, 17, 40, 300])
         axes = (ir.Axis(ir.DimRef("int64", 0)), ir.Axis(ir.DimRef("int64", 1)))
-        spread = (ir.Axis(ir.DimRef("int64", 0), True), ir.Axis(ir.DimRef("int64", 1), True))
+        spread = (
+            ir.Axis(ir.DimRef("int64", 0), broadcast=True),
+            ir.Axis(ir.DimRef("int64", 1), broadcast=True),
+        )
         self.buffers = [ir.Buffer(f"in{k}", pick(NAMES), "in", axes) for k in range(2)]
         self.buffers.append(ir.Buffer("spread", pick(NAMES), "in", spread))
         self.buffers.append(ir.Buffer("index", "int64", "in", axes))

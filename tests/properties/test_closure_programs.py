@@ -53,7 +53,7 @@ def check(seed: int, native: bool, path: Path, depth: int = 3) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_programs(seed: int, tmp_path: Path) -> None:
-    check(seed, False, tmp_path / "model.nvm")
+    check(seed, native=False, path=tmp_path / "model.nvm")
 
 
 @pytest.mark.slow

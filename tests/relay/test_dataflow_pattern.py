@@ -153,9 +153,9 @@ class Grow(DFPatternCallback):
 
 
 def test_rules_that_never_settle() -> None:
-    assert structural_equal(rewrite(Grow(True), X), relay.tanh(X), map_free_vars=True)
+    assert structural_equal(rewrite(Grow(once=True), X), relay.tanh(X), map_free_vars=True)
     with pytest.raises(CompileError, match="100 rounds"):
-        rewrite(Grow(False), X)
+        rewrite(Grow(once=False), X)
 
 
 def test_rewriting_is_iterative() -> None:

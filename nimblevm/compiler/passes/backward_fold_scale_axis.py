@@ -70,7 +70,7 @@ class _Folder(Rewriter):
     def _room(self, call: Call) -> _Room | None:
         if is_op(call, *CONSUMERS):
             axis = out_channels(call)
-            return None if axis is None else _Room(axis, False, (call,))
+            return None if axis is None else _Room(axis, positive=False, ends=(call,))
         rooms = [self.rooms.get(arg) for arg in call.args]
         same = [
             r is not None and type_of(a) is type_of(call)

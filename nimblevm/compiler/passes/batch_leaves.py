@@ -114,7 +114,7 @@ def _lift(flow: Dataflow, finder: LoopFinder, walk: Walk, at: int, row: Let) -> 
         return None
     table = fresh_var("rows", TensorType((DimVar(), row_width(type_) or 0), type_.dtype))
     index = fresh_var("k", _INDEX)
-    known = {row.value: Lifted(table, index, False, False)}
+    known = {row.value: Lifted(table, index, backward=False, product=False)}
     lifter = RowLifter(flow, finder, region_of(walk, finder, at), known)
     plan = _Plan(walk, at, row, table, index, {}, {})
     for node, lifted in lifter.lifted.items():

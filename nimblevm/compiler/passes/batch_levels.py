@@ -260,7 +260,7 @@ class _Levels:
             node = clause.checks.get(var, var)
             table = self._flat(self.columns[clause][1][index], type_of(node))
             if table is not None:
-                known[node] = Lifted(table, _NOWHERE, False, False)
+                known[node] = Lifted(table, _NOWHERE, backward=False, product=False)
         return known
 
     def _flat(self, table: Var, row: Type) -> Expr | None:
@@ -336,17 +336,24 @@ class _Levels:
         region, own = self._region(clause), self._own(clause)
         alone = RowLifter(self.flow, self.finder, region, own)
         known = {
-            node: Lifted(_part(table, start, size), _NOWHERE, False, alone.lifted[node].product)
+            node: Lifted(
+                _part(table, start, size),
+                _NOWHERE,
+                backward=False,
+                product=alone.lifted[node].product,
+            )
             for node, table in self._hoisted(alone, own).items()
         }
         calls = self._calls(clause, start, size, done, trip)
         for node in postorder(region.trip):
             if node in calls and not isinstance(self.walk.result, TupleType):
-                known[node] = Lifted(calls[node][0], _NOWHERE, False, False)
+                known[node] = Lifted(calls[node][0], _NOWHERE, backward=False, product=False)
             elif isinstance(node, TupleGetItem):
                 fields = calls.get(self.flow.resolve(node.tuple_value))
                 if fields is not None:
-                    known[node] = Lifted(fields[node.index], _NOWHERE, False, False)
+                    known[node] = Lifted(
+                        fields[node.index], _NOWHERE, backward=False, product=False
+                    )
         lifter = RowLifter(self.flow, self.finder, region, known)
         self.pays = self.pays or (
             len(clause.children) > 1

@@ -67,5 +67,5 @@ def eta_expand_pass(constructors: bool = False, global_vars: bool = False) -> Pa
     return Pass("eta_expand", run)
 
 
-ETA_EXPAND = eta_expand_pass(True, True)
+ETA_EXPAND = eta_expand_pass(constructors=True, global_vars=True)
 """The pass for both."""

@@ -150,7 +150,7 @@ class _Finder:
         """What the integers of a block grow by; False where something else than a loop's turn is computed."""
         for let in lets:
             value = let.value
-            if class_of(value, True) is OpClass.SCALAR and isinstance(value, Call):
+            if class_of(value, unbox=True) is OpClass.SCALAR and isinstance(value, Call):
                 slope = self._sum(value)
                 if slope is not None:
                     self.slopes[let.var] = slope

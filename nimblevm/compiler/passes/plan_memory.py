@@ -155,7 +155,7 @@ class _BlockPlanner:
                     if name == "vm.rows" or self._source(value) in self.parts:
                         self.parts.add(let.var)
         for var in operand_vars(self.tail):
-            self._touch(var, len(self.lets), False)
+            self._touch(var, len(self.lets), harmless=False)
 
     @staticmethod
     def _source(value: Expr) -> Expr:

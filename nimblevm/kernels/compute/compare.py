@@ -34,6 +34,6 @@ def _compute(op: str, compares: bool) -> Compute:
 
 
 for _name, _op in COMPARISONS.items():
-    register_compute(_name, _compute(_op, True))
+    register_compute(_name, _compute(_op, compares=True))
 for _name, _op in LOGIC.items():
-    register_compute(_name, _compute(_op, False))
+    register_compute(_name, _compute(_op, compares=False))

@@ -52,7 +52,7 @@ def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tens
         position = b.binary("floordiv", channel, shared)
         for part, size in zip(inner, kernel, strict=True):
             position = b.add(b.mul(position, em.dim(size)), part)
-        points, inside = [], b.const(True, "bool")
+        points, inside = [], b.const(value=True, dtype="bool")
         for k, (axis, letter, w) in enumerate(zip(axes, "HW", found, strict=True)):
             field = b.add(b.mul(position, b.i64(2)), b.i64(k))
             where = {"N": n, "C": field, "H": places[0], "W": places[1]}

@@ -111,7 +111,12 @@ def _as_product(
         return tensor
     shape = tuple([tensor.shape[a] for a in to_product])
     product = TensorExpr(
-        shape, tensor.dtype, lambda index: tensor.at(out_index(index)), tensor.cost, True, role=role
+        shape,
+        tensor.dtype,
+        lambda index: tensor.at(out_index(index)),
+        tensor.cost,
+        costly=True,
+        role=role,
     )
     return moved(
         product,

@@ -87,6 +87,6 @@ def _nll(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tensors:
     return TensorExpr(tensor_type(out).shape, predictions.dtype, at, 1 << 20, costly=True)
 
 
-register_compute("nn.cross_entropy", _entropy(True))
-register_compute("nn.cross_entropy_with_logits", _entropy(False))
+register_compute("nn.cross_entropy", _entropy(logarithm=True))
+register_compute("nn.cross_entropy_with_logits", _entropy(logarithm=False))
 register_compute("nn.nll_loss", _nll)

@@ -164,7 +164,7 @@ def _split(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tensor
 
         return filled(KEY, fill)
 
-    return side(False), side(True)
+    return side(right=False), side(right=True)
 
 
 def _unit(em: Emitter, number: Value, dtype: str) -> Value:

@@ -139,5 +139,5 @@ def _arg_compute(greater: bool) -> Compute:
 
 for _name in TABLE:
     register_compute(_name, _compute(_name))
-register_compute("argmax", _arg_compute(True))
-register_compute("argmin", _arg_compute(False))
+register_compute("argmax", _arg_compute(greater=True))
+register_compute("argmin", _arg_compute(greater=False))

@@ -108,7 +108,7 @@ def _align(region: _Region, index: Index, where: dict[str, Value]) -> Steps:
         axes.append(Axis(em, spec, n, (size_of, size_of), region.dtype))
 
     def sample(turn: Index) -> Steps:
-        taps, outside = [], b.const(False, "bool")
+        taps, outside = [], b.const(value=False, dtype="bool")
         for axis, letter, k, count, first, step in zip(
             axes, "HW", turn, counts, firsts, steps, strict=True
         ):

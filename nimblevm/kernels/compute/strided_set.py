@@ -82,7 +82,7 @@ def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tens
                 )
                 element = yield v, where
                 em.emit(SetLocal(result, element))
-            em.branches([inside or b.const(True, "bool")], [body, []])
+            em.branches([inside or b.const(value=True, dtype="bool")], [body, []])
         return result
 
     return TensorExpr(tensor_type(out).shape, data.dtype, at, data.cost + RECOMPUTE_LIMIT + 1)

@@ -76,7 +76,9 @@ def _kept(boxes: Array, scores: Array, limit: int, iou: Array, least: Array) -> 
     """The boxes that one class keeps, best first."""
     if not iou > 0:
         return []
-    places = [p for p in order(scores, 0, False).tolist() if float(scores[p]) > float(least)]
+    places = [
+        p for p in order(scores, 0, is_ascend=False).tolist() if float(scores[p]) > float(least)
+    ]
     wide = as_compute(np.concatenate([scores[:, None], boxes], axis=1))
     attrs = NonMaximumSuppressionAttrs(
         force_suppress=True, coord_start=1, score_index=0, id_index=-1

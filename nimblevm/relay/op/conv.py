@@ -80,9 +80,13 @@ class Row:
 
 
 TABLE = (
-    Row("nn.conv1d", 1, False), Row("nn.conv2d", 2, False), Row("nn.conv3d", 3, False),
-    Row("nn.conv1d_transpose", 1, True), Row("nn.conv2d_transpose", 2, True), Row("nn.conv3d_transpose", 3, True),
-)  # fmt: skip
+    Row("nn.conv1d", 1, transposed=False),
+    Row("nn.conv2d", 2, transposed=False),
+    Row("nn.conv3d", 3, transposed=False),
+    Row("nn.conv1d_transpose", 1, transposed=True),
+    Row("nn.conv2d_transpose", 2, transposed=True),
+    Row("nn.conv3d_transpose", 3, transposed=True),
+)
 ROWS = {row.name: row for row in TABLE}
 
 

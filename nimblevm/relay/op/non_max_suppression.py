@@ -114,7 +114,7 @@ def _arrange(
     count = len(boxes)
     if not threshold > 0:
         return list(range(count))
-    places = order(boxes[:, attrs.score_index], 0, False)
+    places = order(boxes[:, attrs.score_index], 0, is_ascend=False)
     kept = attrs.top_k if 0 < attrs.top_k < count else count
     compared = as_compute(boxes)
     bound = compared.dtype.type(threshold)

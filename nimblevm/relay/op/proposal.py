@@ -148,7 +148,7 @@ def _reference(inputs: tuple[Array, ...], attrs: ProposalAttrs, result: Type) ->
         for b in range(len(scores)):
             out[b, :, 0] = b
             boxes, found = _predicted(scores[b], deltas[b], info[b], attrs)
-            ranked = order(found, 0, False).tolist()
+            ranked = order(found, 0, is_ascend=False).tolist()
             if attrs.rpn_pre_nms_top_n > 0:
                 ranked = ranked[: attrs.rpn_pre_nms_top_n]
             kept = suppressed(boxes, ranked, wanted, attrs.threshold, 1)

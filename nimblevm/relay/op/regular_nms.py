@@ -121,7 +121,7 @@ def _reference(
         for c in range(attrs.num_classes if boxes.shape[1] else 0):
             column = scores[b, :, first + c]
             ranked = [
-                p for p in order(column, 0, False).tolist()
+                p for p in order(column, 0, is_ascend=False).tolist()
                 if column[p] >= np.float32(attrs.score_threshold)
             ]  # fmt: skip
             with np.errstate(all="ignore"):

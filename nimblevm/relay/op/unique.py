@@ -53,7 +53,7 @@ def _bound(arg_types: tuple[Type, ...], attrs: UniqueAttrs) -> tuple[TensorType,
 
 def _reference(inputs: tuple[Array, ...], attrs: UniqueAttrs, result: Type) -> tuple[Array, ...]:
     (data,) = inputs
-    places = order(data, 0, True)
+    places = order(data, 0, is_ascend=True)
     ordered = data[places]
     differs = ordered[1:] != ordered[:-1]
     if data.dtype.kind == "f":

@@ -57,7 +57,7 @@ class Translator:
     def __init__(self, ptx: str) -> None:
         self.text = re.sub(r"/\*.*?\*/", "", re.sub(r"//[^\n]*", "", ptx), flags=re.DOTALL)
         self.shared: dict[str, tuple[int, int]] = {}  # of the module: align, bytes
-        self.f = Function("", True, [], None)
+        self.f = Function("", entry=True, params=[], result=None)
 
     def c(self) -> str:
         """The C source of the module, which exports `ptx_module`."""

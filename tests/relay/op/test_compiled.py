@@ -88,7 +88,7 @@ def with_unknowns(op: Op, case: Case) -> Function | None:
     for known in (frozenset[int](), frozenset({*op.shape_values, *vectors})):
         if known and len(known) == len(case.inputs):
             break
-        function = of_parameters(op, case, True, known)
+        function = of_parameters(op, case, symbolic=True, known=known)
         if infers(function):
             return function
     return None

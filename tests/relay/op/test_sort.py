@@ -72,7 +72,7 @@ def test_searchsorted_sides() -> None:
 )
 def test_unique_gives_relays_tuple(is_sorted: bool, expected: tuple[list[float], ...]) -> None:
     data = np.asarray([3, 1, np.nan, 3, np.nan, 3], "float32")
-    found = compute("unique", data, attrs=UniqueAttrs(is_sorted, True))
+    found = compute("unique", data, attrs=UniqueAttrs(is_sorted, return_counts=True))
     for part, wanted in zip(found, expected, strict=True):
         np.testing.assert_array_equal(part, np.asarray(wanted, part.dtype))
     assert len(compute("unique", data, attrs=UniqueAttrs(is_sorted))) == 4
