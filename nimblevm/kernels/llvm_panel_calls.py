@@ -28,6 +28,7 @@ _OF_ROWS = ("x_row", "tile_row", "next", "blocks", "rows")
 class PanelCalls:
     """x_type, w_type: dtypes of operands. most_rows: LOW or ANY; 1 if there is one, always. panels_known: their number,
     or MAX_PANELS and what is left of more than that, or ANY. w_step, w_panel, tile_row: the literal, if it is one.
+    pairs: see PanelProduct.
     """
 
     x_type: str
@@ -38,6 +39,7 @@ class PanelCalls:
     w_step: int | None = None
     w_panel: int | None = None
     tile_row: int | None = TILE_ROW
+    pairs: bool = False
 
     @staticmethod
     def of(product: PanelProduct) -> PanelCalls:
@@ -59,6 +61,7 @@ class PanelCalls:
             w_step,
             w_panel,
             tile_row,
+            product.pairs,
         )
 
     @staticmethod
@@ -78,12 +81,13 @@ class PanelCalls:
     def symbol(self) -> str:
         strides = (self.w_step, self.w_panel, self.tile_row)
         known = ".".join("any" if stride is None else str(stride) for stride in strides)
-        types = f"{self.x_type}.{self.w_type}"
+        types = f"{self.x_type}.{self.w_type}{'.pairs' if self.pairs else ''}"
         return f"panels.{types}.{self.variant.key}.{self.most_rows}.{self.panels_known}.{known}"
 
     def sizes(self, most: int) -> list[int]:
         """Of groups of panels that are multiplied at once, at most so many, the largest first."""
-        fit = [size for size in (4, 2, 1) if size <= most]
+        sizes = (4, 2) if self.pairs else (4, 2, 1)
+        fit = [size for size in sizes if size <= max(most, sizes[-1])]
         if self.panels_known == ANY:
             return fit
         found, left = [], self.panels_known

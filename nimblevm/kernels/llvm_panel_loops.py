@@ -75,7 +75,26 @@ class PanelLoop:
         self.lines.append(f"  %v{self.count} = {text}")
         return f"%v{self.count}"
 
-    def column(self, place: str) -> str:
+    def column(self, places: list[str], v: int) -> str:
+        """The elements of w for vector v of a row's sums. places: where each panel's begin."""
+        panel, lane = divmod(v * self.lanes, LANES)
+        if self.calls.pairs:
+            return self.one_of_pairs(self.at(places[panel - panel % 2], 2 * lane), panel % 2)
+        return self.widened(self.at(places[panel], lane))
+
+    def at(self, place: str, elements: int) -> str:
+        """The place in w so many elements behind another."""
+        return self.do(f"getelementptr {self.weight}, ptr {place}, i64 {elements}")
+
+    def one_of_pairs(self, place: str, number: int) -> str:
+        """The first or the second columns of pairs at `place`; LLVM loads the pairs once."""
+        raw = f"<{self.lanes} x i32>"
+        pairs = self.do(f"load {raw}, ptr {place}, align {SIZES[self.weight]}")
+        upper = f"and {raw} {pairs}, splat (i32 -65536)"
+        bits = self.do(upper if number else f"shl {raw} {pairs}, splat (i32 16)")
+        return self.do(f"bitcast {raw} {bits} to {self.vector}")
+
+    def widened(self, place: str) -> str:
         """The elements of w at `place`, as wide as the sums."""
         raw = f"<{self.lanes} x {self.weight}>"
         found = self.do(f"load {raw}, ptr {place}, align {SIZES[self.weight]}")
@@ -119,14 +138,8 @@ class PanelLoop:
             self.do(f"getelementptr {self.weight}, ptr %w{p}, i64 {offset}")
             for p in range(self.panels)
         ]
-        for place in places if self.ahead else ():
+        for place in places[:: 2 if self.calls.pairs else 1] if self.ahead else ():
             self.fetch(place, self.ahead, _FIRST_LEVEL)
-
-        def column(v: int) -> str:
-            panel, lane = divmod(v * self.lanes, LANES)
-            return self.column(
-                self.do(f"getelementptr {self.weight}, ptr {places[panel]}, i64 {lane}")
-            )
 
         new = dict(sums)
 
@@ -137,7 +150,7 @@ class PanelLoop:
             )
 
         if self.columns_wait:
-            columns = [column(v) for v in range(self.vectors)]
+            columns = [self.column(places, v) for v in range(self.vectors)]
             self.follow(k)
             for r in range(self.rows):
                 x = self.row(r, k)
@@ -147,7 +160,7 @@ class PanelLoop:
             rows = [self.row(r, k) for r in range(self.rows)]
             self.follow(k)
             for v in range(self.vectors):
-                w = column(v)
+                w = self.column(places, v)
                 for r, x in enumerate(rows):
                     add(r, v, x, w)
         return new

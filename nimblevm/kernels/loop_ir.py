@@ -241,7 +241,8 @@ class PanelProduct(Statement):
     tile[tile_row r + 16 p + t] = sum over k < depth of x[r x_row + k] * w[p w_panel + k w_step + t] for r < rows,
     p < panels, t < 16 (llvm_panels.py): x and w are the elements that the strides (in elements) count from. following:
     where the weights begin that are read after these, if known. blocks: how many blocks of rows meet these weights, if
-    they are likely to come from memory. beside: with one row, other sums for the time that its weights take.
+    they are likely to come from memory. beside: with one row, other sums for the time that its weights take. pairs: of
+    one row alone, w the bits of bfloat16: element t of panel p lies at 16 (p - p % 2) + 2 t + p % 2 behind k w_step.
     """
 
     tile: int
@@ -258,6 +259,7 @@ class PanelProduct(Statement):
     blocks: Value | None = None
     beside: Beside | None = None
     tile_row: int = TILE_ROW
+    pairs: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -116,6 +116,15 @@ class LateArray:
             strides=(lanes * across, *down, across), steps=(lanes, *(0 for _ in depth), 1),
         )  # fmt: skip
 
+    def in_pairs(self, blocks: int, lanes: int) -> LateArray:
+        """Of panels the last axis, blocks * 2 * lanes columns, as (blocks, lanes, 2): see relay/op/dense_pack.py."""
+        axes, across = (blocks, lanes, 2), self.strides[-1]
+        return replace(
+            self, shape=(*self.shape[:-1], *axes), sizes=(*self.sizes[:-1], *axes),
+            strides=(*self.strides[:-1], 2 * lanes * across, across, lanes * across),
+            steps=(*self.steps[:-1], 2 * lanes, 1, lanes),
+        )  # fmt: skip
+
     def stored_as(self, dtype: str) -> LateArray:
         """float32 rounded to "float16", or to bfloat16 as its bits, "uint16"."""
         if self.dtype != np.float32:

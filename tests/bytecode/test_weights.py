@@ -54,6 +54,25 @@ def test_late_and_baked_weights_give_the_same_bits(stored: str) -> None:
     assert outputs(exe.bind(weights())) == baked
 
 
+def test_late_weights_of_single_rows() -> None:
+    """Columns that lie in pairs, some of them empty."""
+    text = """#[version = "0.0.5"]
+    def @main(%x: Tensor[(1, 5), float32], %w: Tensor[(126, 5), float32], %v: Tensor[(5, 64), float32]) {
+      (nn.dense(%x, %w), nn.matmul(%x, %v)) }"""
+    rng = np.random.default_rng(0)
+    w, v, x = (rng.standard_normal(s).astype("float32") for s in ((126, 5), (5, 64), (1, 5)))
+    late = nvm.compile(
+        nvm.relay.parse(text), late_bound={"w": w.shape, "v": v.shape}, weights="bfloat16"
+    )
+    found = nvm.VirtualMachine(late.bind({"w": w, "v": v})).run(x)
+    baked = nvm.compile(nvm.relay.parse(text), params={"w": w, "v": v}, weights="bfloat16")
+    for got, same, expected in zip(
+        found, nvm.VirtualMachine(baked).run(x), (x @ w.T, x @ v), strict=True
+    ):
+        np.testing.assert_array_equal(got.numpy(), same.numpy())
+        np.testing.assert_allclose(got.numpy(), expected, rtol=2e-2, atol=5e-2)
+
+
 def test_sources_of_weights(saved: Path, late: nvm.Executable) -> None:
     given = weights()
     expected = outputs(late.bind(given))

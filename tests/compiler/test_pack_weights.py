@@ -16,7 +16,7 @@ from nimblevm.compiler.rewrite import postorder
 from nimblevm.compiler.shared_panels import block_of
 from nimblevm.errors import CompileError
 from nimblevm.relay.ir import Call, Constant
-from nimblevm.relay.op.dense_pack import block_panels
+from nimblevm.relay.op.dense_pack import block_panels, to_bfloat16
 from nimblevm.relay.op.registry import Op
 
 
@@ -53,12 +53,24 @@ def test_wide_panels_where_they_are_nearly_full(units: int, shape: tuple[int, ..
     assert not columns[units:].any()
 
 
-def _packed(x: Any, units: int, *others: Any) -> Constant:
+def test_wide_panels_of_bfloat16_lie_in_pairs() -> None:
+    x = relay.var("x", shape=(1, 5), dtype="float32")
+    packed = _packed(x, 2000, weights="bfloat16")
+    assert packed.data.shape == (32, 5, 2, 16, 2)
+    bits, wanted = packed.data, to_bfloat16(_weight(2000).data)
+    for unit in (0, 1, 15, 16, 31, 32, 47, 63, 64, 1999):
+        column = bits[unit // 64, :, unit // 32 % 2, unit % 16, unit // 16 % 2]
+        np.testing.assert_array_equal(column, wanted[unit])
+    assert _packed(x, 65, weights="bfloat16").data.shape == (5, 5, 16)
+    assert _packed(x, 2000, weights="float16").data.shape == (32, 5, 64)
+
+
+def _packed(x: Any, units: int, *others: Any, weights: str = "float32") -> Constant:
     """The weight of products with x and `others`, after the pass."""
     w = _weight(units)
     body = relay.Tuple([relay.nn.dense(each, w) for each in (x, *others)])
     mod = relay.infer_type(relay.IRModule.from_expr(relay.Function([x, *others], body)))
-    nodes = postorder(PACK_WEIGHTS(mod, PassContext())["main"].body)
+    nodes = postorder(PACK_WEIGHTS(mod, PassContext(weights=weights))["main"].body)
     return next(node for node in nodes if isinstance(node, Constant))
 
 

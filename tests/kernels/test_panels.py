@@ -16,6 +16,7 @@ from nimblevm.kernels.schedule import schedule
 from nimblevm.kernels.variants import Choices, Shape, Variant
 from nimblevm.relay.op.dense_pack import (
     block_panels,
+    in_pairs,
     panels_of,
     shared_panels,
     to_bfloat16,
@@ -319,6 +320,25 @@ def test_weights_of_16_bits(dtype: str) -> None:
         args = [x, panels_of(half)]
         found = Program(lowered, args, bind(lowered, args, [expected])).run(library)[0]
         assert agree(found, expected, 1e-5, 1e-5), rows
+
+
+@pytest.mark.parametrize("target", ["native", "x86-64-v3", "x86-64"])
+@pytest.mark.parametrize("units", [2, 16, 31, 64, 70, 100, 128])
+@pytest.mark.parametrize("depth", [0, 2, 37])
+def test_weights_in_pairs(depth: int, units: int, target: str) -> None:
+    """They meet the micro-kernel of one row, also where the second panel of a pair is empty."""
+    panels = -(-units // 64)
+    text = f"""def @main(%x: Tensor[(1, {depth}), float32], %w: Tensor[({panels}, {depth}, 2, 16, 2), uint16]) {{
+      nn.contrib_dense_pack(%x, %w, weight_layout="NC2n16n2n", units={units}) }}"""
+    lowered = lower_primitive(parsed(text)[1])
+    assert _products(lowered, ("avx512f",)) == 1
+    code = llvm.build([lowered.kernel], target)
+    assert code is not None
+    w, x = to_bfloat16(floats(units, depth)), floats(1, depth)
+    expected = x @ widened(w).T
+    args = [x, in_pairs(panels_of(w, 64))]
+    found = Program(lowered, args, bind(lowered, args, [expected])).run(Library(code))[0]
+    assert agree(found, expected, 1e-5, 1e-5)
 
 
 def test_bfloat16_rounds_to_nearest_even() -> None:

@@ -7,6 +7,7 @@ after:   nn.contrib_dense_pack(%x, meta[relay.Constant][0], weight_layout="NC16n
 Weights that are only multiplied with single rows have panels of 64 columns, which is what a kernel reads at once: one
 stream, which takes 4 % less time than four (docs/performance-log.md). Panels have 16 columns where 64 would leave too
 many of them empty, and where there may be more rows, since AVX2's kernels then take one panel of 16 at once (adr 12).
+The columns of panels of 64 lie in pairs if they are bfloat16 (relay/op/dense_pack.py).
 
 Gates of a cell share panels if these have fewer empty columns so (compiler/shared_panels.py).
 
@@ -45,7 +46,11 @@ from nimblevm.relay.op.common import Array
 from nimblevm.relay.op.dense_pack import (
     DTYPES,
     NARROW,
+    PAIRED,
+    PAIRS,
+    WIDE,
     WIDTHS,
+    in_pairs,
     layout_of,
     panels_of,
     shared_panels,
@@ -94,8 +99,11 @@ class _Packing:
     layout: str
 
 
-def _packable(mod: IRModule, rows: bool) -> dict[Constant, _Packing]:
-    """Constants that only such products read, all in one way. rows: lookups of rows may read them too."""
+def _packable(mod: IRModule, weights: str) -> dict[Constant, _Packing]:
+    """Constants that only such products read, all in one way. Lookups of rows may read them too, unless weights are
+    stored in 16 bits.
+    """
+    rows = weights == "float32"
     axis: dict[Constant, int] = {}
     other: set[Constant] = set()
     tables: set[Constant] = set()
@@ -117,10 +125,19 @@ def _packable(mod: IRModule, rows: bool) -> dict[Constant, _Packing]:
     narrow |= tables  # whoever takes a row of a table reads its whole panel
     other.update(c for c in tables if axis.get(c) != 0)
     return {
-        constant: _Packing(a, NARROW if constant in narrow else layout_of(constant.data.shape[a]))
+        constant: _Packing(
+            a, NARROW if constant in narrow else _one_row_layout(constant, a, weights)
+        )
         for constant, a in axis.items()
         if constant not in other
     }
+
+
+def _one_row_layout(weight: Constant, axis: int, weights: str) -> str:
+    """Of a weight that only meets single rows."""
+    layout = layout_of(weight.data.shape[axis])
+    in_pairs = weights == "bfloat16" and weight.data.dtype == np.float32
+    return PAIRED if layout == WIDE and in_pairs else layout
 
 
 def _may_share(node: Expr, packable: dict[Constant, _Packing]) -> Constant | None:
@@ -196,8 +213,13 @@ class _Packer(Rewriter):
         late = late_array(weight)
         if late is not None:
             columns = late if packing.axis == 0 else late.transposed(1, 0)
-            return late_constant(_stored_late(columns.panels(width), self.dtype), weight.span)
+            stored = _stored_late(columns.panels(width), self.dtype)
+            if packing.layout == PAIRED:
+                stored = stored.in_pairs(*PAIRS[:2])
+            return late_constant(stored, weight.span)
         panels = _stored(panels_of(self._columns(weight), width), self.dtype, product)
+        if packing.layout == PAIRED:
+            panels = in_pairs(panels)
         panels.flags.writeable = False  # nobody else writes to it: Constant need not copy it
         return Constant(panels, span=weight.span)
 
@@ -221,7 +243,7 @@ class _Packer(Rewriter):
 
 def pack_weights(mod: IRModule, ctx: PassContext) -> IRModule:
     """See the module's docstring."""
-    packable = _packable(mod, ctx.weights == "float32")
+    packable = _packable(mod, ctx.weights)
     if not packable:
         return mod
     shared = shared_products(

@@ -16,7 +16,7 @@ from nimblevm.kernels.tensor_expr import (
     register_compute,
     single,
 )
-from nimblevm.relay.op.dense_pack import WIDTHS, block_panels
+from nimblevm.relay.op.dense_pack import LANES, PAIRED, WIDTHS, block_panels
 
 
 def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tensors:
@@ -26,11 +26,11 @@ def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tens
 
     def at(index: Index) -> Steps:
         yield from em.cheap(data)
-        panel, lane = _place(em, attrs, index[-1])
+        panel, *lanes = _place(em, attrs, index[-1])
 
         def term(inner: Index) -> Steps:
             x = yield data, (*index[:-1], *inner)
-            w = yield weight, (panel, *inner, lane)
+            w = yield weight, (panel, *inner, *lanes)
             return em.b.mul(x, _widened(em, w, dtype))
 
         return (yield from em.accumulate("add", em.b.const(0, dtype), index, (depth,), term))
@@ -38,9 +38,11 @@ def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tens
     return TensorExpr(out.shape, dtype, at, 1 << 20, costly=True)
 
 
-def _place(em: Emitter, attrs: Any, column: Value) -> tuple[Value, Value]:
+def _place(em: Emitter, attrs: Any, column: Value) -> tuple[Value, ...]:
     """The panel that a column lies in, and where; schedule/panels.py knows these forms."""
     lanes = em.b.i64(WIDTHS[attrs.weight_layout])
+    if attrs.weight_layout == PAIRED:
+        return em.b.binary("floordiv", column, lanes), *_in_pairs(em, column)
     if attrs.piece is None:
         return em.b.binary("floordiv", column, lanes), em.b.binary("floormod", column, lanes)
     number, pieces, size = attrs.piece
@@ -50,6 +52,16 @@ def _place(em: Emitter, attrs: Any, column: Value) -> tuple[Value, Value]:
     first = em.b.binary("mul", block, em.b.i64(block_panels(pieces, size)))
     panel = em.b.binary("add", first, em.b.binary("floordiv", inside, lanes))
     return panel, em.b.binary("floormod", inside, lanes)
+
+
+def _in_pairs(em: Emitter, column: Value) -> tuple[Value, ...]:
+    """The block of 32 columns, the lane, and which one of the lane's pair."""
+
+    def bit(of: int) -> Value:
+        number = em.b.binary("floordiv", column, em.b.i64(of))
+        return em.b.binary("floormod", number, em.b.i64(2))
+
+    return bit(2 * LANES), em.b.binary("floormod", column, em.b.i64(LANES)), bit(LANES)
 
 
 def _widened(em: Emitter, w: Value, dtype: str) -> Value:

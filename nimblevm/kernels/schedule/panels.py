@@ -6,7 +6,7 @@ after:   for g < N / 64, parallel:
              tile_a = x[12q.., :] * w[4g.., :, :]        (PanelProduct, a tile on the stack; one a sum)
              for r < 12: for p < 4: for t < 16: { a = tile_a[r,p,t]; out[12q+r, 64g+16p+t] = f(a, ..) }
 
-A panel of 64 columns counts as four of 16 that lie side by side.
+A panel of 64 columns counts as four of 16 that lie side by side, or in pairs (relay/op/dense_pack.py).
 
 Rows, panels and columns that are left over take the same path: rows and panels are counts that the micro-kernels
 branch on, columns that do not fill a panel are one masked vector. Several sums, each with weights of its own, share
@@ -49,15 +49,18 @@ from nimblevm.kernels.rewrite import Rewriter, all_statements, all_values, repla
 from nimblevm.kernels.schedule.index import INDEX, STACK, const, folded, is_zero, least, mentions
 from nimblevm.kernels.schedule.pieces import Piece, piece_of, share_panels
 from nimblevm.kernels.variants import Choices, Shape, Variant
+from nimblevm.relay.op.dense_pack import PAIRS
 
+_PAIRED_RANK = 2 + len(PAIRS)
+"""Of a weight whose columns lie in pairs."""
 ROWS_OF_MANY = 6
 """The most rows of a tile where several products share the first-level cache."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Product:
-    """One sum of a nest: `local` gets sum over `depth` of x * w, whose panels have `width` columns; piece: if it
-    shares them.
+    """One sum of a nest: `local` gets sum over `depth` of x * w, whose panels have `width` columns, in pairs or not;
+    piece: if it shares them.
     """
 
     local: Local
@@ -66,6 +69,10 @@ class Product:
     w: Load
     width: int
     piece: Piece | None = None
+
+    @property
+    def pairs(self) -> bool:
+        return len(self.w.indices) == _PAIRED_RANK
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -172,11 +179,28 @@ def _is_row(x: Load, depth: LoopVar, column: LoopVar, buffers: Sequence[Buffer])
 
 def _width(w: Load, depth: LoopVar, column: LoopVar) -> int | None:
     """The columns of a panel of w; None if w does not lie in such panels."""
-    if len(w.indices) != 3 or w.indices[1] is not depth:
+    if len(w.indices) < 3 or w.indices[1] is not depth:
         return None
     width = _by(w.indices[0], "floordiv", column)
-    same = width is not None and width == _by(w.indices[2], "floormod", column)
-    return width if same and width in (LANES, LANES * MAX_PANELS) else None
+    lanes = w.indices[2:]
+    if len(w.indices) == _PAIRED_RANK and w.dtype == "uint16":
+        return width if width == TILE_ROW and _are_pairs(lanes, column) else None
+    same = len(lanes) == 1 and width is not None and width == _by(lanes[0], "floormod", column)
+    return width if same and width in (LANES, TILE_ROW) else None
+
+
+def _are_pairs(lanes: Sequence[Value], column: LoopVar) -> bool:
+    """Whether indices are the block, the lane and the number in its pair of a column."""
+
+    def bit(index: Value) -> int | None:
+        """n if an index is `column / n % 2`."""
+        match index:
+            case Binary(op="floormod", lhs=number, rhs=Const(value=2)):
+                return _by(number, "floordiv", column)
+        return None
+
+    block, lane, number = lanes
+    return (bit(block), _by(lane, "floormod", column), bit(number)) == (2 * LANES, LANES, LANES)
 
 
 def _by(index: Value, op: str, column: LoopVar) -> int | None:
@@ -381,7 +405,8 @@ class Paneler:
         group = folded("floordiv", panel, const(MAX_PANELS))
         skipped = folded("mul", part, product.depth.extent)
         turn = folded("floordiv", skipped, const(MAX_PANELS))
-        return Load(product.w.dtype, product.w.buffer, (group, turn, const(0)))
+        zeros = (const(0),) * (len(product.w.indices) - 2)
+        return Load(product.w.dtype, product.w.buffer, (group, turn, *zeros))
 
     def _statement(
         self, nest: Nest, product: Product, tile: int, start: Value, count: Value, blocks: Value, panel: Value,
@@ -399,9 +424,13 @@ class Paneler:
         assert isinstance(x, Load)
         w = self._weights(product, panel, const(0))
         w_panel = const(LANES) if product.width > LANES else self._stride(w.buffer, 0)
+        if product.pairs:  # both panels of a pair, also where the second one is empty
+            panels = folded(
+                "mul", folded("floordiv", folded("add", panels, const(1)), const(2)), const(2)
+            )
         return PanelProduct(
             tile, x, x_row, w, self._stride(w.buffer, 1), w_panel, product.depth.extent, count, panels,
-            self._variant(nest, product), following, blocks, None, tile_row,
+            self._variant(nest, product), following, blocks, None, tile_row, product.pairs,
         )  # fmt: skip
 
     def _stride(self, buffer: int, axis: int) -> Value:

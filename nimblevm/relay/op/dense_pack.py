@@ -4,11 +4,16 @@
 
 data (d1, ..., dn, K), n >= 0, float32 or float64, weight (P, K, C) of that dtype; result (d1, ..., dn, units). The
 weight of float32 data may have 16 bits: float16, or uint16, whose bits are the upper half of a float32 (bfloat16);
-sums are float32. Attrs: weight_layout ("NC16n" or "NC64n": C = 16 or 64 columns of a panel lie side by side, for each k
-in turn), units (the number of columns, C (P - 1) < units <= C P, None: C P), out_dtype (that of the data, or ""),
-piece (None, or (i, n, b): the weights of n products of as many units share the panels, b columns of each in turn, so
-that few panels have empty columns. Column u of product i is number i b + u % b of block u // b, which has
-ceil(n b / 16) panels; b divides units, the layout is "NC16n").
+sums are float32. Attrs: weight_layout ("NC16n" or "NC64n": C = 16 or 64 columns of a panel lie side by side, for each
+k in turn; or "NC2n16n2n", for the bits of bfloat16 alone: see below), units (the number of columns, C (P - 1) < units
+<= C P, None: C P), out_dtype (that of the data, or ""), piece (None, or (i, n, b): the weights of n products of as
+many units share the panels, b columns of each in turn, so that few panels have empty columns. Column u of product i
+is number i b + u % b of block u // b, which has ceil(n b / 16) panels; b divides units, the layout is "NC16n").
+
+With "NC2n16n2n" weight is (P, K, 2, 16, 2): column u of 64 lies at u // 32, u % 16, u // 16 % 2, so that 32 bits hold
+two columns that stand 16 apart. A register of such pairs is two registers of float32, one by a shift, one by a mask;
+16 bits side by side take twice the work to widen.
+
 The compiler makes it of nn.dense with a constant weight (compiler/passes/pack_weights.py).
 Source: Relay's nn/_nn.py; layout names as in TVM.
 Differs from numpy: there is no such function.
@@ -37,9 +42,11 @@ from nimblevm.relay.op.registry import Effect, Op, OpPattern, TypeContext, regis
 from nimblevm.relay.types import TensorType, Type
 
 LANES = 16
-NARROW, WIDE = "NC16n", "NC64n"
-WIDTHS = {NARROW: LANES, WIDE: 64}
+NARROW, WIDE, PAIRED = "NC16n", "NC64n", "NC2n16n2n"
+WIDTHS = {NARROW: LANES, WIDE: 64, PAIRED: 64}
 """Columns of a panel, by layout."""
+PAIRS = (2, LANES, 2)
+"""The axes of a panel's columns, if they lie in pairs."""
 MAX_PADDING = 1 / 32
 """Of the columns, for wide panels."""
 DTYPES = ("float32", "float64")
@@ -49,8 +56,8 @@ HALVES = ("float16", "uint16")
 
 @dataclass(frozen=True, slots=True)
 class DensePackAttrs(Attrs):
-    """weight_layout: "NC16n" or "NC64n". units: number of columns, or None for all. out_dtype: "" = the operands'.
-    piece: where the columns are among those of other products, or None.
+    """weight_layout: "NC16n", "NC64n" or "NC2n16n2n". units: number of columns, or None for all. out_dtype: "" = the
+    operands'. piece: where the columns are among those of other products, or None.
     """
 
     weight_layout: str = "NC"
@@ -76,7 +83,7 @@ def shared_panels(weights: Sequence[Array], block: int) -> Array:
 
 def layout_of(units: int) -> str:
     """Wide panels, where they do not leave too many columns empty."""
-    narrow, wide = (units + -units % width for width in WIDTHS.values())
+    narrow, wide = (units + -units % WIDTHS[layout] for layout in (NARROW, WIDE))
     return NARROW if wide - narrow > units * MAX_PADDING else WIDE
 
 
@@ -89,6 +96,13 @@ def panels_of(weight: Array, width: int = LANES) -> Array:
         padded = np.zeros((count * width, depth), weight.dtype)
         padded[:units] = weight
     return np.ascontiguousarray(padded.reshape(count, width, depth).transpose(0, 2, 1))
+
+
+def in_pairs(panels: Array) -> Array:
+    """Panels of 64 columns (P, K, 64) as (P, K, 2, 16, 2), two columns that stand 16 apart side by side."""
+    count, depth, _ = panels.shape
+    blocks = panels.reshape(count, depth, PAIRS[0], PAIRS[2], PAIRS[1])
+    return np.ascontiguousarray(blocks.transpose(0, 1, 2, 4, 3))
 
 
 def to_bfloat16(weight: Array) -> Array:
@@ -116,13 +130,18 @@ def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: DensePackAtt
     if width is None:
         layouts = " or ".join(f'"{layout}"' for layout in WIDTHS)
         raise ctx.fail(f'weight_layout must be {layouts}, not "{attrs.weight_layout}"')
+    columns = PAIRS if attrs.weight_layout == PAIRED else (width,)
+    if attrs.weight_layout == PAIRED and weight.dtype != "uint16":
+        raise ctx.fail(f'weight_layout "{PAIRED}" is for uint16, not {weight.dtype}', 1)
     if attrs.out_dtype not in ("", data.dtype):
         raise ctx.fail(f"out_dtype must be {data.dtype} like the operands, not {attrs.out_dtype}")
     if not data.shape:
         raise ctx.fail("data must have at least one axis, but it is a scalar", 0)
-    if len(weight.shape) != 3:
-        raise ctx.fail(f"weight must have rank 3 (panels, input size, {width})", 1)
-    ctx.require_dim(1, 2, width)
+    if len(weight.shape) != 2 + len(columns):
+        sizes = ", ".join(map(str, columns))
+        raise ctx.fail(f"weight must have rank {2 + len(columns)} (panels, input size, {sizes})", 1)
+    for axis, size in enumerate(columns, 2):
+        ctx.require_dim(1, axis, size)
     last = len(data.shape) - 1
     require_same(ctx, (0, last, data.shape[last]), (1, 1, weight.shape[1]))
     units: dims.Dim
@@ -168,6 +187,8 @@ def _reference(inputs: tuple[Array, ...], attrs: DensePackAttrs, result: Type) -
         )
     dtype = dtype_name(data)
     weight = widened(weight)
+    if attrs.weight_layout == PAIRED:
+        weight = weight.swapaxes(-1, -2).reshape(*weight.shape[:2], WIDTHS[PAIRED])
     panels, depth, width = weight.shape
     columns = weight.transpose(0, 2, 1).reshape(panels * width, depth)
     numbers = _column_numbers(attrs, len(columns))

@@ -104,13 +104,19 @@ def _dense_pack(source: Source, dtype: str) -> Case:
     depth = pick(source, (0, 1, 3, 8))
     units = pick(source, (1, 3, 15, 16, 17, 33, 70, 150))
     rows = pick(source, (0, 1, 2, 5, 6, 7, 13, 25))
-    layout = pick(source, tuple(dense_pack.WIDTHS))
+    layout = pick(
+        source,
+        [w for w in dense_pack.WIDTHS if dtype == "float32" or w != dense_pack.PAIRED],
+    )
     weight = dense_pack.panels_of(
         array(source, (units, depth), dtype, special=False), dense_pack.WIDTHS[layout]
     )
     if dtype == "float32":
         half = pick(source, (None, None, np.float16, dense_pack.to_bfloat16))
-        weight = weight if half is None else half(weight)
+        if layout == dense_pack.PAIRED:
+            weight = dense_pack.in_pairs(dense_pack.to_bfloat16(weight))
+        elif half is not None:
+            weight = half(weight)
     outer = pick(source, ((rows,), (), (2, rows)))
     attrs = dense_pack.DensePackAttrs(layout, units)
     if flag(source):
