@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import onnxruntime as ort
 
-from nimblevm.bench.cases import Case
-from nimblevm.bench.peers import Parts, Prepared, whole
-from nimblevm.bench.peers.choose import Run, fastest
+from nimblevm.bench.cases import Array
+from nimblevm.bench.peers import Prepared
+from nimblevm.bench.peers.choose import Run
 from nimblevm.bench.peers.onnx_decoder import cache_names
-from nimblevm.bench.peers.onnx_models import arrays, models
+from nimblevm.bench.peers.onnx_peer import Runtime, Step, no_caches
 from nimblevm.bench.rows import Row
 
 
@@ -59,74 +58,35 @@ def _bound(session: Any) -> Run:
     return run
 
 
-def _decoding(session: Any, row: Row) -> Parts:
-    """A greedy loop in Python around a step, a part. Caches stay in the runtime: what a step binds as output, the next
-    one binds as input, without a copy.
-    """
-    config = row.sizes["config"]
-    names = cache_names(config.layers)
-    empty = np.zeros((1, config.heads, 0, config.hidden // config.heads), np.float32)
+def _decoding(session: Any, row: Row) -> tuple[str, Step, Any]:
+    """Caches stay in the runtime: what a step binds as output, the next one binds as input, without a copy."""
+    names = cache_names(row.sizes["config"].layers)
     first = session.get_outputs()[0].name
 
-    def run(inputs: Any) -> Generator[None, None, Sequence[Any]]:
-        prompt, steps = inputs
-        ids, out = prompt[None].astype(np.int64), []
-        caches = [ort.OrtValue.ortvalue_from_numpy(empty)] * len(names)
-        for _ in range(int(steps)):
-            binding = session.io_binding()
-            binding.bind_cpu_input("ids", ids)
-            binding.bind_output(first, "cpu")
-            for (past, present), cache in zip(names, caches, strict=True):
-                binding.bind_ortvalue_input(past, cache)
-                binding.bind_output(present, "cpu")
-            session.run_with_iobinding(binding)
-            found = binding.get_outputs()
-            caches = found[1:]
-            ids = found[0].numpy()[None]
-            out.append(int(ids[0, 0]))
-            yield
-        return [np.array(out, np.int32)]
+    def step(ids: Array, caches: Any) -> tuple[Array, Any]:
+        binding = session.io_binding()
+        binding.bind_cpu_input("ids", ids)
+        binding.bind_output(first, "cpu")
+        for (past, present), cache in zip(names, caches, strict=True):
+            binding.bind_ortvalue_input(past, cache)
+            binding.bind_output(present, "cpu")
+        session.run_with_iobinding(binding)
+        found = binding.get_outputs()
+        return found[0].numpy(), found[1:]
 
-    return run
+    return "IO binding", step, [ort.OrtValue.ortvalue_from_numpy(no_caches(row))] * len(names)
 
 
 def prepare(row: Row, threads: int, variant: str = "") -> Prepared:
-    """The fastest of the ways to write the model and to pass tensors, for each program."""
-    start = time.perf_counter()
-    cases = row.cases()
-    chosen: dict[str, tuple[str, Run]] = {}
-    decoders: dict[str, Parts] = {}
-    for program, ways in models(row, contrib=True).items():
-        candidates: dict[str, Run] = {}
-        for way, model in ways.items():
-            session = _session(model, threads)
-            if row.kind == "gpt2":
-                decoders[f"{way}, IO binding"] = _decoding(session, row)
-                candidates[f"{way}, IO binding"] = whole(decoders[f"{way}, IO binding"])
-                continue
-            candidates[way] = _plain(session)
-            candidates[f"{way}, IO binding"] = _bound(session)
-        values = [arrays(row, case) for case in cases if case.program == program]
-        if row.kind == "gpt2":
-            values = [(values[0][0], 4)]
-        chosen[program] = fastest(candidates, values[:4])
-    seconds = time.perf_counter() - start
-
-    def load(case: Case) -> Any:
-        return chosen[case.program][1], arrays(row, case)
-
-    options = ", ".join(dict.fromkeys(way for way, _ in chosen.values()))
-    told = f"ORT_ENABLE_ALL, {threads} spinning thread(s), {options}"
-    if not decoders:
-        return Prepared(_run, told, seconds, load)
-    decoder = decoders[chosen["main"][0]]
-    return Prepared(_run, told, seconds, load, parts=lambda loaded: decoder(loaded[1]))
-
-
-def _run(loaded: Any) -> Sequence[Any]:
-    run, inputs = loaded
-    found: Sequence[Any] = run(inputs)
-    return found
+    """Standard operators and those of com.microsoft."""
+    runtime = Runtime(
+        options=f"ORT_ENABLE_ALL, {threads} spinning thread(s)",
+        contrib=True,
+        session=lambda model: _session(model, threads),
+        runs=lambda session: {"": _plain(session), "IO binding": _bound(session)},
+        decoder=_decoding,
+    )
+    return runtime.prepare(row)
 
 
 __all__ = ["prepare", "version"]

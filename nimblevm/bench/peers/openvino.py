@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import openvino as ov
 from openvino import properties as props
 
-from nimblevm.bench.cases import Case
-from nimblevm.bench.peers import Parts, Prepared, whole
-from nimblevm.bench.peers.choose import Run, fastest
+from nimblevm.bench.cases import Array
+from nimblevm.bench.peers import Prepared
+from nimblevm.bench.peers.choose import Run
 from nimblevm.bench.peers.onnx_decoder import cache_names
-from nimblevm.bench.peers.onnx_models import arrays, models
+from nimblevm.bench.peers.onnx_peer import Runtime, Step, no_caches
 from nimblevm.bench.rows import Row
 
 
@@ -22,8 +21,9 @@ def version() -> str:
     return str(ov.__version__).split("-", maxsplit=1)[0]
 
 
-def _shared(request: Any, count: int) -> Run:
+def _shared(request: Any) -> Run:
     """Inputs and outputs without a copy; what is returned is copied out, since the next call overwrites it."""
+    count = len(request.model_outputs)
 
     def run(inputs: Any) -> Sequence[Any]:
         found = request.infer(list(inputs), share_inputs=True, share_outputs=True)
@@ -32,7 +32,9 @@ def _shared(request: Any, count: int) -> Run:
     return run
 
 
-def _copied(request: Any, count: int) -> Run:
+def _copied(request: Any) -> Run:
+    count = len(request.model_outputs)
+
     def run(inputs: Any) -> Sequence[Any]:
         found = request.infer(list(inputs))
         return [found[i] for i in range(count)]
@@ -40,30 +42,19 @@ def _copied(request: Any, count: int) -> Run:
     return run
 
 
-def _decoding(request: Any, row: Row) -> Parts:
-    """A greedy loop in Python around a step, a part, whose caches are shared tensors."""
-    config = row.sizes["config"]
-    names = cache_names(config.layers)
-    empty = np.zeros((1, config.heads, 0, config.hidden // config.heads), np.float32)
+def _decoding(request: Any, row: Row) -> tuple[str, Step, Any]:
+    """Caches are shared tensors."""
+    names = [past for past, _ in cache_names(row.sizes["config"].layers)]
 
-    def run(inputs: Any) -> Generator[None, None, Sequence[Any]]:
-        prompt, steps = inputs
-        ids, out = prompt[None].astype(np.int64), []
-        values: dict[str, Any] = {past: empty for past, _ in names}
-        for _ in range(int(steps)):
-            found = request.infer({"ids": ids, **values}, share_inputs=True, share_outputs=False)
-            ids = found[0][None]
-            out.append(int(ids[0, 0]))
-            values = {past: found[i] for i, (past, _) in enumerate(names, 1)}
-            yield
-        return [np.array(out, np.int32)]
+    def step(ids: Array, caches: Any) -> tuple[Array, Any]:
+        found = request.infer({"ids": ids, **caches}, share_inputs=True, share_outputs=False)
+        return found[0], {past: found[i] for i, past in enumerate(names, 1)}
 
-    return run
+    return "", step, dict.fromkeys(names, no_caches(row))
 
 
 def prepare(row: Row, threads: int, variant: str = "") -> Prepared:
     """The same ONNX models as ONNX Runtime's, standard operators alone."""
-    start = time.perf_counter()
     core = ov.Core()
     config = {
         props.hint.performance_mode: props.hint.PerformanceMode.LATENCY,
@@ -72,37 +63,18 @@ def prepare(row: Row, threads: int, variant: str = "") -> Prepared:
         props.inference_num_threads: threads,
         props.num_streams: 1,
     }
-    chosen: dict[str, tuple[str, Run]] = {}
-    decoders: dict[str, Parts] = {}
-    for program, ways in models(row, contrib=False).items():
-        candidates: dict[str, Run] = {}
-        for way, model in ways.items():
-            compiled = core.compile_model(core.read_model(model), "CPU", config)
-            request, count = compiled.create_infer_request(), len(compiled.outputs)
-            if row.kind == "gpt2":
-                decoders[way] = _decoding(request, row)
-                candidates[way] = whole(decoders[way])
-                continue
-            candidates[f"{way}, shared memory"] = _shared(request, count)
-            candidates[way] = _copied(request, count)
-        values = [arrays(row, case) for case in row.cases() if case.program == program]
-        chosen[program] = fastest(candidates, values[:4])
-    seconds = time.perf_counter() - start
 
-    def load(case: Case) -> Any:
-        return chosen[case.program][1], arrays(row, case)
+    def session(model: bytes) -> Any:
+        return core.compile_model(core.read_model(model), "CPU", config).create_infer_request()
 
-    told = f"LATENCY, f32, {threads} thread(s)"
-    if not decoders:
-        return Prepared(_run, told, seconds, load)
-    decoder = decoders[chosen["main"][0]]
-    return Prepared(_run, told, seconds, load, parts=lambda loaded: decoder(loaded[1]))
-
-
-def _run(loaded: Any) -> Sequence[Any]:
-    run, inputs = loaded
-    found: Sequence[Any] = run(inputs)
-    return found
+    runtime = Runtime(
+        options=f"LATENCY, f32, {threads} thread(s)",
+        contrib=False,
+        session=session,
+        runs=lambda request: {"shared memory": _shared(request), "": _copied(request)},
+        decoder=_decoding,
+    )
+    return runtime.prepare(row)
 
 
 __all__ = ["prepare", "version"]
