@@ -30,6 +30,9 @@ from nimblevm.relay.ir import Expr, Function
 from nimblevm.relay.module import IRModule
 from nimblevm.relay.printer import astext
 
+KEEP_ORIG_OUTPUT_DTYPE = "relay.ToMixedPrecision.keep_orig_output_dtype"
+"""An option of PassContext.config: the results of a program keep their dtypes."""
+
 _CURRENT: ContextVar[tuple[PassContext, ...]] = ContextVar("pass_contexts", default=())
 
 
@@ -120,7 +123,7 @@ class PassContext:
     """Which passes a Sequential runs: those of at most `opt_level`, more by `required_pass`, less by `disabled_pass`.
 
     instruments   PassInstruments that watch every pass called in the context
-    config        kept for the caller's passes; nothing here reads it
+    config        for the caller's passes; of ours, ToMixedPrecision reads an option (`list_configs`)
     """
 
     def __init__(
@@ -146,8 +149,8 @@ class PassContext:
 
     @staticmethod
     def list_configs() -> dict[str, Any]:
-        """The options that `config` may hold for passes of this library: none."""
-        return {}
+        """The options in `config` that passes of this library read, with the type of each, as TVM names it."""
+        return {KEEP_ORIG_OUTPUT_DTYPE: {"type": "IntImm"}}
 
     def pass_enabled(self, info: PassInfo) -> bool:
         """Whether a Sequential runs such a pass in this context."""
@@ -310,18 +313,19 @@ def registered(name: str) -> Pass:
 def of_steps(
     name: str,
     opt_level: int,
-    steps: Sequence[pass_base.Pass],
+    steps: Sequence[pass_base.Pass] | Callable[[PassContext], Sequence[pass_base.Pass]],
     evaluate: pass_base.Evaluator | None = None,
 ) -> Pass:
     """A pass made of the compiler's own. It infers types before the first one and after each.
 
-    evaluate: runs one operator, for those that fold.
+    steps: the passes, or what chooses them when they run, by the context. evaluate: runs one operator, for those
+    that fold.
     """
 
     def run(mod: IRModule, ctx: PassContext) -> IRModule:
         inner = pass_base.PassContext(evaluate=evaluate)
         mod = infer_type(mod)
-        for step in steps:
+        for step in steps(ctx) if callable(steps) else steps:
             mod = infer_type(step(mod, inner))
         return mod
 

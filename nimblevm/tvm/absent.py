@@ -68,8 +68,6 @@ TRANSFORM: Mapping[str, str] = {
     **dict.fromkeys(("gradient", "LazyGradientInit", "FirstOrderGradient"), _GRADIENTS),
     "Legalize": "leave it out: every operator has kernels for all of its dtypes",
     "ManifestLifetimes": "leave it out: registers hold values to their last use, and plan_memory shares storage",
-    "ToMixedPrecision": "nvm.compile(weights='float16') stores weights in half the size; relay.cast writes "
-    "float16 arithmetic by hand",
     "PlanDevices": "nvm.compile(device='opencl,cuda') places what runs where (docs/device.md)",
     "Defunctionalization": "leave it out: closures are compiled as they are",
     "FakeQuantizationToInteger": "write quantized layers with relay.qnn",

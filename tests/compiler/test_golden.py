@@ -68,6 +68,7 @@ from nimblevm.compiler.passes.split_products import SPLIT_PRODUCTS
 from nimblevm.compiler.passes.to_anf import TO_ANF
 from nimblevm.compiler.passes.to_basic_block import TO_BASIC_BLOCK
 from nimblevm.compiler.passes.to_graph import TO_GRAPH
+from nimblevm.compiler.passes.to_mixed_precision import TO_MIXED_PRECISION
 from nimblevm.compiler.passes.winograd import WINOGRAD
 from nimblevm.driver import evaluate_call
 from nimblevm.relay.infer_type import infer_type
@@ -88,7 +89,7 @@ PASSES: dict[str, Pass] = {
         COMBINE_PARALLEL_DENSE, CANONICALIZE_OPS, DEFUSE_OPS, DIV_TO_MUL, FAST_MATH, FOLD_EXPLICIT_PADDING, SPLIT_ARGS,
         TO_BASIC_BLOCK, COMBINE_DENSE, COMBINE_UNITS, COMBINE_BATCH_MATMUL, COMBINE_CONV2D,
         CANONICALIZE_QNN, SPLIT_CALLS, BACKWARD_FOLD_SCALE_AXIS, FORWARD_FOLD_SCALE_AXIS,
-        FLATTEN_ATROUS_CONV, CANONICALIZE_CAST,
+        FLATTEN_ATROUS_CONV, CANONICALIZE_CAST, TO_MIXED_PRECISION,
     )
 }  # fmt: skip
 CASES = sorted(path for name in PASSES for path in (GOLDEN / name).glob("*.rly"))

@@ -82,7 +82,7 @@ def test_current_target() -> None:
 
 
 ABSENT = """tvm.te.placeholder tvm.tir.PrimFunc tvm._ffi tvm.autotvm tvm.rpc tvm.build tvm.vulkan tvm.relay.frontend tvm.relay.quantize tvm.relay.gradient
-tvm.relay.transform.Legalize tvm.relay.transform.ToMixedPrecision tvm.relay.testing.vgg tvm.contrib.relay_viz
+tvm.relay.transform.Legalize tvm.relay.op.register_mixed_precision_conversion tvm.relay.testing.vgg tvm.contrib.relay_viz
 tvm.relay.op.contrib.dnnl tvm.relay.analysis.get_calibration_data tvm.relay.vm.invoke tvm.ir.EnvFunc
 tvm.relay.op.register tvm.relay.backend.te_compiler tvm.target.VirtualDevice""".split()
 

@@ -26,7 +26,7 @@ ABSENT: dict[str, str | None] = {
         CapturePostDfsIndexInSpans ChangeBatch ConvertLayout Defunctionalization FakeQuantizationToInteger
         FlexibleShapeDispatch InlineCompilerFunctionsBoundTo
         LayoutConfig LazyGradientInit Legalize ManifestLifetimes MarkCompilerFunctionsAsExtern
-        OutlineCompilerFunctionsWithExistingGlobalSymbols PlanDevices ToMixedPrecision gradient recast to_cps
+        OutlineCompilerFunctionsWithExistingGlobalSymbols PlanDevices gradient recast to_cps
         un_cps""",
     "tvm.relay.analysis": "AnnotatedRegionSet get_calibration_data list_fake_quantized_op_freqs",
     "tvm.ir": "EnvFunc EnvFunc.get make_node",
@@ -128,6 +128,7 @@ def test_passes_have_the_names_and_levels_of_tvm() -> None:
         "MergeCompilerRegions": 0, "PartitionGraph": 0, "DefuseOps": 3, "ToBasicBlockNormalForm": 1, "CanonicalizeOps": 3,
         "DivToMul": 0, "FastMath": 4, "FoldExplicitPadding": 0,
         "FoldScaleAxis": 3, "ForwardFoldScaleAxis": 3, "BackwardFoldScaleAxis": 3, "FlattenAtrousConv": 0, "CanonicalizeCast": 3,
+        "ToMixedPrecision": 0,
     }  # fmt: skip
     for name, level in levels.items():
         info = find("tvm.relay.transform", name)().info

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from nimblevm.arguments import explain_arguments
 from nimblevm.compiler import transform as passes
 from nimblevm.compiler.external import PatternRow
+from nimblevm.compiler.pass_base import Pass as CompilerPass
 from nimblevm.compiler.passes.annotate_target import annotate_target_pass
 from nimblevm.compiler.passes.backward_fold_scale_axis import BACKWARD_FOLD_SCALE_AXIS
 from nimblevm.compiler.passes.canonicalize_cast import CANONICALIZE_CAST
@@ -41,7 +42,9 @@ from nimblevm.compiler.passes.split_args import split_args_pass
 from nimblevm.compiler.passes.to_anf import TO_ANF
 from nimblevm.compiler.passes.to_basic_block import TO_BASIC_BLOCK
 from nimblevm.compiler.passes.to_graph import TO_GRAPH
+from nimblevm.compiler.passes.to_mixed_precision import to_mixed_precision_pass
 from nimblevm.compiler.transform import (
+    KEEP_ORIG_OUTPUT_DTYPE,
     FunctionPass,
     ModulePass,
     Pass,
@@ -271,6 +274,21 @@ def CanonicalizeCast() -> Pass:
     return _cast()
 
 
+def ToMixedPrecision(mixed_precision_type: str = "float16", missing_op_mode: int = 1) -> Pass:
+    """Products in float16, and what follows them; sums and steep functions in float32. The context's config
+    "relay.ToMixedPrecision.keep_orig_output_dtype" lets the program's results keep their dtypes.
+    """
+    makes = [
+        to_mixed_precision_pass(mixed_precision_type, missing_op_mode, keep)
+        for keep in (False, True)
+    ]
+
+    def steps(ctx: PassContext) -> list[CompilerPass]:
+        return [makes[bool(ctx.config.get(KEEP_ORIG_OUTPUT_DTYPE, False))]]
+
+    return passes.of_steps("ToMixedPrecision", 0, steps)
+
+
 def SplitArgs(max_function_args: int) -> Pass:
     """concatenate in steps, each a kernel of at most so many parameters, the result's one among them; 0: in one."""
     return passes.of_steps("SplitArgs", 1, [split_args_pass(max_function_args)])
@@ -300,7 +318,7 @@ __all__ = [
     "InferTypeLocal", "Inline", "LambdaLift", "MergeCompilerRegions", "MergeComposite", "ModulePass",
     "PartialEvaluate", "PartitionGraph", "Pass", "PassContext", "RemoveUnusedFunctions", "Sequential",
     "SimplifyExpr", "SimplifyInference", "SplitArgs", "ToANormalForm", "ToBasicBlockNormalForm", "ToGraphNormalForm",
-    "build_config", "function_pass", "module_pass", "passes_off",
+    "ToMixedPrecision", "build_config", "function_pass", "module_pass", "passes_off",
 ]  # fmt: skip
 
 explain_arguments(globals(), __all__)
