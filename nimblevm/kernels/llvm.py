@@ -365,7 +365,7 @@ def _tidied(text: str, machine: Any) -> Any:
     """The module of LLVM IR whose loops are unrolled and scheduled: literals passed on, tests of loops at their ends.
 
     All passes give the same loops, but for an instruction of 20 here or there, in eight times the time
-    (tests/kernels/test_llvm_panels.py compares them).
+    (tests/kernels/test_llvm_panels.py compares those of panels and of windows).
     """
     module = binding.parse_assembly(text)
     module.data_layout = str(machine.target_data)

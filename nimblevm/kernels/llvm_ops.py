@@ -156,7 +156,7 @@ class Helpers:
         name = llvm_windows.symbol(dtype)
         if name not in self.texts:
             self.texts[name] = llvm_windows.declaration(dtype)
-            self.modules[name] = llvm_windows.module_text(dtype, self.features)
+            self.modules[name] = SCHEDULED + llvm_windows.module_text(dtype, self.features)
         return name
 
     def bytes(self, x_type: str, w_type: str) -> str:

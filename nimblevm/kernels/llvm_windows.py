@@ -107,6 +107,7 @@ class _Loop:
 
     def _entry(self) -> None:
         """Where each row of x and each panel begin."""
+        self.lines.append(f"  %step = mul nsw i64 %depth, {LANES}")
         for r in range(self.rows):
             self.lines += [
                 f"  %at{r} = getelementptr i64, ptr %offsets, i64 {r}",
@@ -131,19 +132,20 @@ class _Loop:
             "a.body:",
             "  br label %b",
         ]
-        starts = {"i": ("0", "%b.next"), "x": ("%a.x", "%b.x.next"), "w": ("%a.w", "%k.w")}
+        starts = {"i": ("0", "%b.next"), "x": ("%a.x", "%b.x.next"), "w": ("%a.w", "%b.w.next")}
         self._head("b", "a.body", "k.end", starts, self._phis("a"), "k")
         self.lines += [
             "  %b.go = icmp slt i64 %b.i, %nb",
             "  br i1 %b.go, label %b.body, label %b.end",
             "b.body:",
             "  %last = add i64 %b.x, %depth",
+            "  %b.w.next = add nsw i64 %b.w, %step",  # not %k.w at its end: one counter less in the inner loop
             "  br label %k",
         ]
         starts = {"x": ("%b.x", "%k.x.next"), "w": ("%b.w", "%k.w.next")}
         self._head("k", "b.body", "k.body", starts, self._phis("b"), "new")
         self.lines += [
-            "  %k.go = icmp slt i64 %k.x, %last",
+            "  %k.go = icmp ne i64 %k.x, %last",
             "  br i1 %k.go, label %k.body, label %k.end",
             "k.body:",
         ]
