@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -21,7 +22,7 @@ from nimblevm.relay import dims
 from nimblevm.relay.dims import Dim, DimVar
 from nimblevm.relay.ir import Call, Constant, Expr, Leaf, Let, Var, is_known
 from nimblevm.relay.op.dyn_image import roi_of, static_attrs
-from nimblevm.relay.op.registry import Op
+from nimblevm.relay.op.registry import Op, get
 from nimblevm.relay.types import TensorType, scalar_type
 
 ZERO: Expr = number(0)
@@ -134,10 +135,10 @@ class Sizes:
         """Fail unless the value is >= 0."""
         self.dim(value, what)
 
-    def bind_result(self, values: Sequence[Expr]) -> None:
-        """The sizes of the result."""
+    def bind_result(self, values: Sequence[Expr], by: str = "") -> None:
+        """The sizes of the result; `by`: where they come from, for errors."""
         for axis, (value, dim) in enumerate(zip(values, self.type.shape, strict=True)):
-            self.bind(value, dim, f"axis {axis} of the result")
+            self.bind(value, dim, f"axis {axis} of the result{by}")
 
     def static(
         self,
@@ -155,9 +156,9 @@ class Sizes:
         self.lets.append((var, made))
         return op_call("vm.match_type", (var,), self.type, type=self.type, where=self.name)
 
-    def reshaped(self, values: Sequence[Expr]) -> Expr:
+    def reshaped(self, values: Sequence[Expr], by: str = "") -> Expr:
         """The first operand as a view with these sizes."""
-        self.bind_result(values)
+        self.bind_result(values, by)
         return self.static("vm.reshape_tensor", (self.args[0],), {"shape": self.type.shape})
 
     def finish(self, body: Expr) -> Expr:
@@ -166,28 +167,86 @@ class Sizes:
         return body
 
 
+def _may_be(value: Expr, wanted: int) -> bool:
+    """Whether a value may be a negative number: not if it is another constant, or the size of an axis."""
+    while isinstance(value, Call) and value.op is get("cast"):
+        value = value.args[0]
+    if isinstance(value, Constant):
+        return int(value.data) == wanted
+    return not (isinstance(value, Call) and value.op is get("vm.dim_of"))
+
+
+def _both(a: Expr, b: Expr) -> Expr:
+    if isinstance(a, Constant) and bool(a.data):
+        return b
+    return scalar("logical_and", a, b)
+
+
+class _Entries:
+    """newshape beside data's axes, as the static reshape reads it: -3 takes two axes, each other entry one.
+
+    `shift`, how many axes further than the entries the reading is, depends on the values where an entry may be -3; it
+    is at most `most`, and constant 0 where none may.
+    """
+
+    def __init__(self, s: Sizes, sizes: list[Expr]) -> None:
+        self.s = s
+        self.sizes = sizes
+        self.left = list(sizes)  # 1 where an axis is copied or merged
+        self.shift, self.most = ZERO, 0
+
+    def at(self, found: Sequence[Expr], place: int) -> Expr:
+        """The value for the axis that the entry reads; behind the last -2, which is refused as a size."""
+        values = [
+            found[place + k] if place + k < len(found) else number(-2) for k in range(self.most + 1)
+        ]
+        chosen = values[-1]
+        for k, value in reversed(list(enumerate(values[:-1]))):
+            chosen = choose(equal(self.shift, number(k)), value, chosen)
+        return chosen
+
+    def take(self, place: int, width: int, cond: Expr) -> None:
+        """The entry takes over axes where `cond` holds."""
+        for k in range(self.most + 1):
+            here = _both(equal(self.shift, number(k)), cond)
+            for axis in range(place + k, min(place + k + width, len(self.left))):
+                self.left[axis] = choose(here, ONE, self.left[axis])
+
+    def read(self, place: int, entry: Expr, merges: bool) -> tuple[Expr, Expr]:
+        """(the size that the entry stands for, its factor among the sizes that are given)."""
+        size = given = entry
+        if not self.s.attrs.allowzero:
+            copied = self.s.named(equal(entry, ZERO))
+            size, given = (
+                choose(copied, self.at(self.sizes, place), size),
+                choose(copied, ONE, given),
+            )
+            self.take(place, 1, copied)
+        if merges:
+            merged = self.s.named(equal(entry, number(-3)))
+            pairs = [mul(a, b) for a, b in itertools.pairwise(self.sizes)]
+            size, given = choose(merged, self.at(pairs, place), size), choose(merged, ONE, given)
+            self.take(place, 2, merged)
+            self.shift = self.s.named(add(self.shift, truth(merged)))
+            self.most += 1
+        return self.s.named(size), given
+
+
 def _reshape(s: Sizes) -> Expr:
-    sizes, entries = s.sizes(), s.operand(1)
-    left, given = list(sizes), list(entries)
-    if not s.attrs.allowzero:
-        # A 0 behind data's last axis has no size to copy: -2 is refused as a size.
-        sources = [*sizes, *(number(-2) for _ in entries[len(sizes) :])]
-        copied = [equal(e, ZERO) for e in entries]
-        entries = [choose(c, n, e) for c, n, e in zip(copied, sources, entries, strict=False)]
-        # -1 is found from the axes that are not copied.
-        given = [choose(c, ONE, e) for c, e in zip(copied, given, strict=True)]
-        count = min(len(sizes), len(copied))
-        left[:count] = [choose(c, ONE, n) for c, n in zip(copied, left, strict=False)]
-    entries = [s.named(e) for e in entries]
+    merges = [_may_be(e, -3) for e in s.values.elements(s.args[1])]
+    entries, walk = s.operand(1), _Entries(s, s.sizes())
+    read = [walk.read(i, e, m) for i, (e, m) in enumerate(zip(entries, merges, strict=True))]
     free = [equal(e, MINUS) for e in entries]
-    known = s.named(product([choose(f, ONE, e) for f, e in zip(free, given, strict=True)]))
+    # -1 is found from the axes and entries that are neither copied nor merged.
+    known = s.named(product([choose(f, ONE, g) for f, (_, g) in zip(free, read, strict=True)]))
     number_free = s.named(total([truth(f) for f in free]))
     s.guard(sub(ONE, number_free), "newshape has more than one -1")
     s.guard(
         sub(choose(equal(number_free, ZERO), ONE, known), ONE), "newshape has a size of 0 beside -1"
     )
-    rest = s.named(scalar("floor_divide", product(left), high(known, ONE)))
-    return s.reshaped([choose(f, rest, e) for f, e in zip(free, entries, strict=True)])
+    rest = s.named(scalar("floor_divide", product(walk.left), high(known, ONE)))
+    found = [choose(f, rest, size) for f, (size, _) in zip(free, read, strict=True)]
+    return s.reshaped(found, " by newshape, which takes sizes, 0, -1 and -3")
 
 
 def _broadcast_to(s: Sizes) -> Expr:

@@ -1,6 +1,7 @@
 """dyn.*: operators whose result's shape is computed by the program.
 
-    dyn.reshape(data, newshape, allowzero)          as reshape with entries n >= 0, 0 and -1
+    dyn.reshape(data, newshape, allowzero)          as reshape with entries n > 0, 0, -1 and -3; -2 and -4, with which
+                                                    the rank would depend on the run, are refused
     dyn.broadcast_to(data, shape)                   as broadcast_to
     dyn.zeros(shape, dtype), dyn.ones(shape, dtype), dyn.full(fill_value, shape, dtype)
     dyn.tile(data, reps)                            as tile
@@ -106,6 +107,17 @@ def _slice(args: tuple[Any, ...], attrs: DynSliceAttrs) -> Static:
     return Static("strided_slice", args[:1], found)
 
 
+def _reshaped(args: tuple[Any, ...], attrs: DynReshapeAttrs) -> Static:
+    newshape = _ints(args[1])
+    for place, entry in enumerate(newshape):
+        if entry < -1 and entry != -3:
+            raise ShapeMismatch(
+                f"entry {place} of newshape is {entry}: dyn.reshape takes sizes, 0, -1 and -3, which leave the rank "
+                "as it is; the static reshape, reshape(data, newshape=[...]), takes -2 and -4 too"
+            )
+    return Static("reshape", args[:1], ReshapeAttrs(newshape, attrs.allowzero))
+
+
 def _pairs(values: Array) -> tuple[tuple[int, int], ...]:
     flat = _ints(values)
     return tuple(zip(flat[::2], flat[1::2], strict=True))
@@ -114,9 +126,7 @@ def _pairs(values: Array) -> tuple[tuple[int, int], ...]:
 # name -> (operands with values of sizes as arrays, attributes) -> the static operator. Other operands pass through:
 # they are arrays for the reference, expressions for dynamic_to_static.
 STATIC: dict[str, Callable[[tuple[Any, ...], Any], Static]] = {
-    "dyn.reshape": lambda a, x: Static(
-        "reshape", a[:1], ReshapeAttrs(_ints(a[1]), x.allowzero)
-    ),
+    "dyn.reshape": _reshaped,
     "dyn.broadcast_to": lambda a, x: Static("broadcast_to", a[:1], BroadcastToAttrs(_ints(a[1]))),
     "dyn.zeros": lambda a, x: Static("zeros", (), InitOpAttrs(_ints(a[0]), x.dtype)),
     "dyn.ones": lambda a, x: Static("ones", (), InitOpAttrs(_ints(a[0]), x.dtype)),
@@ -281,15 +291,18 @@ def _register(
             dims = (ctx.fresh_dim() for _ in range(sizes)) if isinstance(sizes, int) else sizes
             return TensorType(dims, dtype)
         places = tuple(known.get(index, index) for index in range(len(arg_types)))
-        static = make(places, attrs)
+        try:
+            static = make(places, attrs)
+        except ShapeMismatch as error:
+            raise ctx.fail(str(error), values[0]) from None
         inner = _Known(ctx, static.args)
         types = tuple(arg_types[index] for index in static.args)
         return get(static.name).relation(inner, types, static.attrs)
 
     def reference(inputs: tuple[Array, ...], attrs: Any, result: Type) -> Any:
-        static = make(inputs, attrs)
-        op, types = get(static.name), tuple(concrete_type(value) for value in static.args)
         try:
+            static = make(inputs, attrs)
+            op, types = get(static.name), tuple(concrete_type(value) for value in static.args)
             found = op.relation(ConcreteContext(op, types), types, static.attrs)  # type: ignore[arg-type]
         except NimbleError as error:
             raise ShapeMismatch(f"{name}: {error}") from None
