@@ -18,7 +18,8 @@ Number = bool | int | float
 
 
 class TupleWrapper:
-    """An expression whose value is a tuple of known length: index, iterate or take its length."""
+    """An expression whose value is a tuple of known length: index, iterate or take its length. Where an expression is
+    asked for it stands for that."""
 
     def __init__(self, tuple_value: ir.Expr, size: int) -> None:
         self.tuple_value = tuple_value
@@ -27,6 +28,10 @@ class TupleWrapper:
     def astuple(self) -> ir.Tuple:
         """A tuple expression of the fields."""
         return ir.Tuple(tuple(self))
+
+    def asobject(self) -> ir.Expr:
+        """The wrapped expression; what nodes take for it (node.meant)."""
+        return self.tuple_value
 
     def astext(self) -> str:
         """The text of the wrapped expression."""

@@ -1,8 +1,9 @@
 """The nodes of Relay: expressions, patterns, type definitions. module.py holds them together.
 
 Every node is immutable and compared by identity, as in TVM; structural equality is relay/structural.py.
-`span` says where the node came from; `checked_type` is filled by inference, which builds new nodes and never
-changes old ones. Operators (`Op`, op/registry.py) are leaves of expressions too.
+`span` says where the node came from, the last positional argument where TVM's constructor takes one; `checked_type`
+is filled by inference, which builds new nodes and never changes old ones. Operators (`Op`, op/registry.py) are leaves
+of expressions too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 from nimblevm.errors import InvalidInputType
 from nimblevm.relay.late import LateArray
-from nimblevm.relay.node import Many, Node, SourceName, Span, as_tuples, no_expression
+from nimblevm.relay.node import Many, Node, SourceName, Span, as_tuples, meant, no_expression
 from nimblevm.relay.types import (
     FuncType,
     GlobalTypeVar,
@@ -50,6 +51,20 @@ class Expr(Node):
         __lt__ = __le__ = __gt__ = __ge__ = __add__
 
 
+def _as_expressions(node: Node, *names: str) -> None:
+    """Let what TVM's constructors take for an expression, a TupleWrapper, stand for it in these fields."""
+    for name in names:
+        value = getattr(node, name)
+        if not isinstance(value, Expr):
+            found = meant(value)
+            if not isinstance(found, Expr):
+                place = f"{name} of a {type(node).__name__}"
+                raise InvalidInputType(
+                    f"{place}: expected an expression, not {no_expression(value)}"
+                )
+            object.__setattr__(node, name, found)
+
+
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Leaf(Expr):
     """An expression without parts. `Op` of op/registry.py derives from it."""
@@ -61,6 +76,7 @@ class Var(Leaf):
 
     name_hint: str
     type_annotation: Type | None = None
+    span: Span | None = None
 
     def __post_init__(self) -> None:
         if self.checked_type is None and is_complete(self.type_annotation):
@@ -72,6 +88,7 @@ class GlobalVar(Leaf):
     """The name of a function of the module. Inside one module there is one GlobalVar object a name."""
 
     name_hint: str
+    span: Span | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -84,6 +101,7 @@ class Constant(Leaf):
     """
 
     data: np.ndarray[Any, Any]
+    span: Span | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.data, LateArray):
@@ -117,11 +135,12 @@ class Tuple(Expr):
     """A tuple of expressions; no fields is the unit value."""
 
     fields: tuple[Expr, ...]
+    span: Span | None = None
 
     if TYPE_CHECKING:  # what as_tuples takes
 
         def __init__(
-            self, fields: Many[Expr], *, span: Span | None = None, checked_type: Type | None = None
+            self, fields: Many[Expr], span: Span | None = None, *, checked_type: Type | None = None
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -147,6 +166,7 @@ class Call(Expr):
     args: tuple[Expr, ...]
     attrs: Any = None
     type_args: tuple[Type, ...] = ()
+    span: Span | None = None
 
     if TYPE_CHECKING:
 
@@ -156,12 +176,14 @@ class Call(Expr):
             args: Many[Expr],
             attrs: Any = None,
             type_args: Many[Type] = (),
-            *,
             span: Span | None = None,
+            *,
             checked_type: Type | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
+        if not isinstance(self.op, Expr):
+            _as_expressions(self, "op")
         as_tuples(self, "args", "type_args")
 
 
@@ -177,6 +199,7 @@ class Function(Expr):
     ret_type: Type | None = None
     type_params: tuple[TypeVar, ...] = ()
     attrs: Mapping[str, Any] = field(default_factory=lambda: _NO_ATTRS)
+    span: Span | None = None
 
     if TYPE_CHECKING:
 
@@ -187,12 +210,14 @@ class Function(Expr):
             ret_type: Type | None = None,
             type_params: Many[TypeVar] = (),
             attrs: Mapping[str, Any] | None = None,
-            *,
             span: Span | None = None,
+            *,
             checked_type: Type | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
+        if not isinstance(self.body, Expr):
+            _as_expressions(self, "body")
         as_tuples(self, "params", "type_params")
         if self.attrs is None:
             object.__setattr__(self, "attrs", _NO_ATTRS)
@@ -214,6 +239,11 @@ class Let(Expr):
     var: Var
     value: Expr
     body: Expr
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.value, Expr) and isinstance(self.body, Expr)):
+            _as_expressions(self, "value", "body")
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -223,6 +253,15 @@ class If(Expr):
     cond: Expr
     true_branch: Expr
     false_branch: Expr
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        if not (
+            isinstance(self.cond, Expr)
+            and isinstance(self.true_branch, Expr)
+            and isinstance(self.false_branch, Expr)
+        ):
+            _as_expressions(self, "cond", "true_branch", "false_branch")
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -231,6 +270,11 @@ class TupleGetItem(Expr):
 
     tuple_value: Expr
     index: int
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.tuple_value, Expr):
+            _as_expressions(self, "tuple_value")
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -238,6 +282,11 @@ class RefCreate(Expr):
     """A new mutable cell."""
 
     value: Expr
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.value, Expr):
+            _as_expressions(self, "value")
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -245,6 +294,11 @@ class RefRead(Expr):
     """The content of a cell."""
 
     ref: Expr
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.ref, Expr):
+            _as_expressions(self, "ref")
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -253,6 +307,11 @@ class RefWrite(Expr):
 
     ref: Expr
     value: Expr
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.ref, Expr) and isinstance(self.value, Expr)):
+            _as_expressions(self, "ref", "value")
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -264,6 +323,7 @@ class Constructor(Leaf):
     inputs: tuple[Type, ...]
     belong_to: GlobalTypeVar
     tag: int = -1
+    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         as_tuples(self, "inputs")
@@ -278,12 +338,15 @@ class Pattern(Node):
 class PatternWildcard(Pattern):
     """_ : matches everything, binds nothing."""
 
+    span: Span | None = field(default=None, kw_only=True)
+
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class PatternVar(Pattern):
     """Matches everything and binds it."""
 
     var: Var
+    span: Span | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -292,6 +355,7 @@ class PatternConstructor(Pattern):
 
     constructor: Constructor
     patterns: tuple[Pattern, ...] = ()
+    span: Span | None = field(default=None, kw_only=True)
 
     if TYPE_CHECKING:
 
@@ -312,6 +376,7 @@ class PatternTuple(Pattern):
     """Matches a tuple whose fields match."""
 
     patterns: tuple[Pattern, ...] = ()
+    span: Span | None = field(default=None, kw_only=True)
 
     if TYPE_CHECKING:
 
@@ -327,6 +392,11 @@ class Clause(Node):
 
     lhs: Pattern
     rhs: Expr
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.rhs, Expr):
+            _as_expressions(self, "rhs")
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -336,6 +406,7 @@ class Match(Expr):
     data: Expr
     clauses: tuple[Clause, ...]
     complete: bool = True
+    span: Span | None = field(default=None, kw_only=True)
 
     if TYPE_CHECKING:
 
@@ -350,6 +421,8 @@ class Match(Expr):
         ) -> None: ...
 
     def __post_init__(self) -> None:
+        if not isinstance(self.data, Expr):
+            _as_expressions(self, "data")
         as_tuples(self, "clauses")
 
 
@@ -360,6 +433,7 @@ class TypeData(Node):
     header: GlobalTypeVar
     type_vars: tuple[TypeVar, ...]
     constructors: tuple[Constructor, ...]
+    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         as_tuples(self, "type_vars", "constructors")

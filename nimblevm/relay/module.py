@@ -10,7 +10,7 @@ from nimblevm.arguments import explained, shown
 from nimblevm.errors import FunctionNotFound, InvalidInputType, TypeNotFound
 from nimblevm.relay.ir import Constructor, Expr, Function, GlobalVar, TypeData, free_vars
 from nimblevm.relay.libraries import add_library
-from nimblevm.relay.node import HasText
+from nimblevm.relay.node import HasText, meant
 from nimblevm.relay.types import GlobalTypeVar
 
 
@@ -81,6 +81,7 @@ class IRModule(HasText):
             return
         if isinstance(var, GlobalTypeVar):
             raise TypeError(f"{var.name_hint} names a type; give a TypeData")
+        value = meant(value)
         if not isinstance(value, Expr):
             raise TypeError(f"a module holds relay.Functions and TypeData, not {shown(value)}")
         if not isinstance(value, Function):

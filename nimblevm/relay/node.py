@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 from typing import TypeVar as PyTypeVar
 
 from nimblevm.arguments import shown
@@ -72,9 +72,12 @@ class HasText:
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Node(HasText, Immutable):
-    """Base of everything with a place in a source."""
+    """Base of everything with a place in a source: each kind has a field `span`, where its constructor takes it."""
 
-    span: Span | None = field(default=None, kw_only=True)
+    if TYPE_CHECKING:
+
+        @property
+        def span(self) -> Span | None: ...
 
 
 E = PyTypeVar("E", covariant=True)
@@ -89,18 +92,30 @@ _HELD = {"params": "Var", "clauses": "Clause"}
 def as_tuples(node: Node, *names: str) -> None:
     """Let lists stand where tuples are meant, and None for no elements, as TVM's constructors allow.
 
-    What stands in a list is a user's and looked at; passes give tuples, which are taken as they are.
+    What stands in a list is a user's and looked at; passes give tuples, which are taken as they are but for what
+    means an expression.
     """
     for name in names:
         value = getattr(node, name)
-        if type(value) is not tuple:
+        if type(value) is tuple:
+            for part in value:
+                if not isinstance(part, Immutable):
+                    object.__setattr__(node, name, tuple([meant(part) for part in value]))
+                    break
+        else:
             if not isinstance(value, Iterable | None) or isinstance(value, str):
                 kinds = type(node).__name__, type(value).__name__
                 raise TypeError(f"{name} of a {kinds[0]} must be a list or tuple, not {kinds[1]}")
-            parts = () if value is None else tuple(value)
+            parts = () if value is None else tuple([meant(part) for part in value])
             for part in parts:
                 _check_part(node, name, part)
             object.__setattr__(node, name, parts)
+
+
+def meant(value: Any) -> Any:
+    """The node that stands behind a Python object: what has `asobject`, as TVM's objects for Python alone do."""
+    made = None if isinstance(value, Node) else getattr(value, "asobject", None)
+    return value if made is None else made()
 
 
 def _check_part(node: Node, name: str, part: object) -> None:
@@ -122,13 +137,11 @@ def no_expression(value: object) -> str:
     advice = ""
     if isinstance(value, int | float):
         advice = f"; relay.const({value!r}) makes an expression of it"
-    elif type(value).__name__ == "TupleWrapper":
-        advice = "; its astuple() and its fields, x[0], are expressions"
     elif type(value).__name__ == "IRModule":
         advice = '; mod["main"] is a module\'s function'
     return f"{shown(value)}{advice}"
 
 
 __all__ = [
-    "HasText", "Many", "Node", "SourceName", "Span", "as_tuples", "no_expression", "register_text_writer",
+    "HasText", "Many", "Node", "SourceName", "Span", "as_tuples", "meant", "no_expression", "register_text_writer",
 ]  # fmt: skip

@@ -165,6 +165,49 @@ def test_split_gives_a_tuple_wrapper() -> None:
         parts[3]
 
 
+def test_a_tuple_wrapper_stands_for_its_tuple_in_nodes() -> None:
+    x = relay.var("x", shape=(6,), dtype="int32")
+    parts: Any = relay.split(x, 3)
+    whole = parts.tuple_value
+    y, yes = relay.var("y"), relay.const(True)
+    assert ir.Function([x], parts).body is whole
+    let = ir.Let(y, parts, parts)
+    assert (let.value, let.body) == (whole, whole)
+    branch = ir.If(yes, parts, parts)
+    assert (branch.true_branch, branch.false_branch) == (whole, whole)
+    assert ir.TupleGetItem(parts, 1).tuple_value is whole
+    assert ir.Tuple([parts, x]).fields == ir.Tuple((parts, x)).fields == (whole, x)
+    assert ir.Call(y, [parts]).args == (whole,)
+    assert ir.RefCreate(parts).value is whole
+    assert ir.RefWrite(y, parts).value is whole
+    match = ir.Match(parts, [ir.Clause(ir.PatternWildcard(), parts)])
+    assert (match.data, match.clauses[0].rhs) == (whole, whole)
+    data = np.arange(6, dtype="int32")
+    for mod in (
+        relay.IRModule.from_expr(ir.Function([x], parts)),
+        relay.IRModule.from_expr(parts),
+    ):
+        with nvm.VirtualMachine(nvm.compile(mod, native=False)) as vm:
+            found = [part.numpy() for part in vm.run(data)]
+        np.testing.assert_array_equal(found, data.reshape(3, 2))
+
+
+def test_spans_by_position_as_in_tvm() -> None:
+    x = relay.var("x", shape=(6,))
+    span = ir.Span("a.py", 1, 2)
+    sum_ = relay.op.get("sum")
+    nodes = (
+        ir.Var("x", None, span), ir.Constant(np.zeros(1), span), ir.Tuple([x], span),
+        ir.Call(sum_, [x], None, (), span), ir.Function([x], x, None, None, None, span), ir.Let(x, x, x, span),
+        ir.If(x, x, x, span), ir.TupleGetItem(x, 0, span), ir.RefCreate(x, span), ir.RefRead(x, span),
+        ir.RefWrite(x, x, span),
+    )  # fmt: skip
+    assert all(node.span is span for node in nodes)
+    assert ir.Call(sum_, [x], span=span).span is span
+    assert relay.var("x", span=span).span is span
+    assert relay.const(1, "int32", span=span).span is span
+
+
 def test_lists_where_tvm_takes_lists() -> None:
     x = relay.var("x", shape=(2, 3))
     function = ir.Function([x], relay.concatenate([x, x], axis=0))

@@ -17,6 +17,7 @@ import numpy as np
 from nimblevm.errors import UnknownOperator
 from nimblevm.relay.dims import Dim
 from nimblevm.relay.ir import Leaf
+from nimblevm.relay.node import Span
 from nimblevm.relay.types import TensorType, Type
 
 
@@ -118,6 +119,7 @@ class Op(Leaf):
     variadic: bool = False
     tolerance: dict[str, tuple[float, float]] = field(default_factory=dict)
     grad: str = NOT_YET
+    span: Span | None = field(default=None, kw_only=True)
 
     def effect_of(self, arg_types: tuple[Type, ...], attrs: Any) -> Effect:
         return self.effect if isinstance(self.effect, Effect) else self.effect(arg_types, attrs)
