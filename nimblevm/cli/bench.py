@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from nimblevm.cli.options import counts_of
 from nimblevm.files import check_new_file, write_text
 
 _WIDTH = 120  # of tables that go to a file
@@ -66,7 +67,7 @@ def bench(
         return
     try:
         studies.check(study or [])
-        counts = [int(part) for part in threads.split(",")]
+        counts = counts_of(threads, "--threads")
         wanted = None if peers is None else [p for p in peers.split(",") if p]
         plan = run.Plan.of(rows or [], wanted, counts, seconds, quick)
     except ValueError as error:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from nimblevm.cli.console import Mistake, number_of
 
 
 class WeightDtype(enum.Enum):
@@ -15,6 +18,31 @@ class WeightDtype(enum.Enum):
     FLOAT32 = "float32"
     FLOAT16 = "float16"
     BFLOAT16 = "bfloat16"
+
+
+def whole_option(text: str, *names: str, least: int, most: int | None = None) -> Any:
+    """An option that takes a whole number from `least` to `most`, written as number_of reads it."""
+    return typer.Option(*names, parser=_within(least, most), metavar="INTEGER", help=text)
+
+
+def _within(least: int, most: int | None) -> Callable[[str], int]:
+    def parse(given: str | int) -> int:
+        # typer hands in defaults too, which are numbers.
+        found = number_of(given) if isinstance(given, str) else given
+        if not isinstance(found, int) or found < least or (most is not None and found > most):
+            limits = f"of at least {least}" if most is None else f"from {least} to {most}"
+            raise typer.BadParameter(f"expected a whole number {limits}, not {given!r}")
+        return found
+
+    return parse
+
+
+def counts_of(text: str, option: str) -> list[int]:
+    """Numbers of at least 1 with commas between."""
+    found = [n for n in map(number_of, text.split(",")) if isinstance(n, int) and n > 0]
+    if len(found) < text.count(",") + 1:
+        raise Mistake(f"{option} takes positive numbers such as 1,26, not {text!r}")
+    return found
 
 
 # --- what is read ---------------------------------------------------------------------------------
@@ -31,7 +59,7 @@ Native = Annotated[
     bool, typer.Option("--native/--no-native", help="--no-native: never run machine code of FILE.")
 ]
 Threads = Annotated[
-    int, typer.Option(min=1, max=2**31 - 1, help="The most threads that kernels may use.")
+    int, whole_option("The most threads that kernels may use.", least=1, most=2**31 - 1)
 ]
 Device = Annotated[
     str,
@@ -42,7 +70,7 @@ Device = Annotated[
 Fallback = Annotated[
     bool, typer.Option("--fallback", help="The host stands in for devices that are not here.")
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Of random inputs.")]
+Seed = Annotated[int, whole_option("Of random inputs.", least=0)]
 PublicKey = Annotated[
     Path | None,
     typer.Option(
@@ -56,5 +84,5 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tabl
 
 __all__ = [
     "AsJson", "Device", "ExecutableFile", "Fallback", "FunctionName", "Native", "PublicKey", "Seed", "SourceFile",
-    "Threads", "WeightDtype",
+    "Threads", "WeightDtype", "counts_of", "whole_option",
 ]  # fmt: skip

@@ -23,6 +23,7 @@ from nimblevm.cli.options import (
     Native,
     Seed,
     Threads,
+    whole_option,
 )
 from nimblevm.cli.run import loaded
 from nimblevm.cli.sources import find_sources
@@ -51,7 +52,7 @@ _Limits = Annotated[
 ]
 _MaxEvents = Annotated[
     int,
-    typer.Option(min=0, max=2**32, help="Room for events of --trace and --html, 40 bytes each."),
+    whole_option("Room for events of --trace and --html, 40 bytes each.", least=0, most=2**32),
 ]
 _Source = Annotated[
     Path | None, typer.Option(help="The program's text, to show lines of; else looked for.")
@@ -65,8 +66,8 @@ def profile(
     file: ExecutableFile,
     inputs: _Inputs = None,
     function: FunctionName = "main",
-    runs: Annotated[int, typer.Option(min=1, help="Runs that are profiled.")] = 3,
-    warmup: Annotated[int, typer.Option(min=0, help="Runs before these.")] = 1,
+    runs: Annotated[int, whole_option("Runs that are profiled.", least=1)] = 3,
+    warmup: Annotated[int, whole_option("Runs before these.", least=0)] = 1,
     threads: Threads = 1,
     trace: _Trace = None,
     html: _Html = None,

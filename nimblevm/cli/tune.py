@@ -9,8 +9,8 @@ import typer
 
 import nimblevm as nvm
 from nimblevm.cli.arrays import weights_of
-from nimblevm.cli.console import Mistake, number_of, progress_of, read_text, say
-from nimblevm.cli.options import SourceFile, WeightDtype
+from nimblevm.cli.console import progress_of, read_text, say
+from nimblevm.cli.options import SourceFile, WeightDtype, counts_of
 from nimblevm.files import check_new_file, write_text
 
 
@@ -51,18 +51,11 @@ def tune(
     with progress_of(f"tuning {source.name}") as report:
         mod = nvm.relay.parse(read_text(source), source_name=str(source))
         text = nvm.tune(
-            mod, params=bound, weights=weights.value, rows=_numbers(rows), progress=report,
+            mod, params=bound, weights=weights.value, rows=counts_of(rows, "--rows"), progress=report,
             external=external,
         )  # fmt: skip
     write_text(path, text)
     say(f"wrote {path}")
-
-
-def _numbers(text: str) -> list[int]:
-    found = [n for n in map(number_of, text.split(",")) if isinstance(n, int) and n > 0]
-    if len(found) < text.count(",") + 1:
-        raise Mistake(f"--rows takes positive numbers such as 1,26, not {text!r}")
-    return found
 
 
 __all__ = ["tune"]
