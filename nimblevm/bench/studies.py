@@ -13,6 +13,7 @@ from nimblevm.bench import (
     study_compile,
     study_decode,
     study_dispatch,
+    study_forms,
     study_load,
     study_memory,
 )
@@ -49,6 +50,10 @@ STUDIES: Mapping[str, Study] = MappingProxyType(
         "decode": Study(
             "whether a decoder's step, attention apart, takes longer behind a long cache",
             study_decode.measure, study_decode.show, study_decode.to_json,
+        ),
+        "forms": Study(
+            "how long models take with code for less than this CPU, and with weights in 16 bits",
+            study_forms.measure, study_forms.show, study_forms.to_json,
         ),
     }
 )  # fmt: skip

@@ -41,8 +41,8 @@ def bench(
     study: Annotated[
         list[str] | None,
         typer.Option(
-            help="Instead of the table, a study of our side: dispatch, memory, load, compile or decode. "
-            "May be given more than once."
+            help="Instead of the table, a study of our side: dispatch, memory, load, compile, decode or "
+            "forms. May be given more than once."
         ),
     ] = None,
     show_rows: Annotated[bool, typer.Option("--list", help="List the rows and stop.")] = False,

@@ -13,7 +13,7 @@ pytest.importorskip("scipy")
 pytest.importorskip("matplotlib")
 pytest.importorskip("typer")
 
-from nimblevm.bench import studies, study_decode
+from nimblevm.bench import studies, study_decode, study_forms
 from nimblevm.bench.study_compile import STAGES, Stopwatch
 from nimblevm.bench.study_dispatch import STATIC, DispatchLine, geometric_mean
 from nimblevm.bench.study_memory import MemoryLine, Use, alloc_seconds
@@ -103,9 +103,21 @@ def test_growth_of_a_step() -> None:
     assert study_decode.to_json([long])[0]["attention"] == pytest.approx(1.95)
 
 
+def test_forms_of_a_model() -> None:
+    """The usual one is what the others are compared to, round by round."""
+    usual, half = study_forms.lines_of(
+        "m", 1, 10, {"native": [2.0, 4.0, 3.0], "half": [1.0, 2.0, 1.5]}
+    )
+    assert usual.ratio is None
+    assert usual.seconds == pytest.approx(0.3)
+    assert half.ratio is not None
+    assert (half.ratio.value, half.ratio.low, half.ratio.high) == (0.5, 0.5, 0.5)
+    assert next(iter(study_forms.forms())) == "native"
+
+
 def test_names_are_checked() -> None:
     with pytest.raises(
-        ValueError, match="no study speed; there are dispatch, memory, load, compile, decode"
+        ValueError, match="no study speed; there are dispatch, memory, load, compile, decode, forms"
     ):
         studies.check(["memory", "speed"])
 
