@@ -22,8 +22,9 @@ Needs: ANF, inferred types. Keeps: both. Cost: O(n log n), with the group limit 
 
 from __future__ import annotations
 
+from nimblevm.compiler.block_graph import BlockGraph
 from nimblevm.compiler.function_blocks import FunctionBlocks
-from nimblevm.compiler.fusion import BlockGraph, Group
+from nimblevm.compiler.fusion import Fusion, Group
 from nimblevm.compiler.pass_base import Pass, PassContext
 from nimblevm.compiler.rewrite import (
     fresh_var,
@@ -58,10 +59,11 @@ class _BlockFuser:
         self.vars: list[Var | None] = [*(let.var for let in lets), None]
         self.values: list[Expr] = [*(let.value for let in lets), tail]
         self.graph = BlockGraph(self.vars, self.values, fuser.uses, fuser.unbox)
+        self.fusion = Fusion(self.graph)
         self.bindings: list[tuple[Var, Expr]] = []
 
     def run(self) -> Expr:
-        groups = self.graph.fuse()
+        groups = self.fusion.fuse()
         by_root = {group.members[-1]: group for group in groups}
         inside = {index for group in groups for index in group.members} | self.graph.inlined
         tail: Expr | None = None
@@ -82,7 +84,7 @@ class _BlockFuser:
 
     def _write_group(self, group: Group) -> Expr | None:
         """Bind the results of a group; returns the block's end if the group computes it."""
-        outputs = [i for i in group.members if self.graph.is_output(i, group)]
+        outputs = [i for i in group.members if self.fusion.is_output(i, group)]
         call = _GroupBuilder(self.graph, group, outputs).call()
         if len(outputs) == 1:
             var = self.vars[outputs[0]]
