@@ -1,4 +1,6 @@
-"""What kind a type is, and which features a program uses: TVM's check_kind, detect_feature and list_op_freqs."""
+"""What kind a type is, and which features and operators a program uses: TVM's check_kind, detect_feature,
+list_op_freqs and list_fake_quantized_op_freqs.
+"""
 
 from __future__ import annotations
 
@@ -124,6 +126,33 @@ def list_op_freqs(mod: IRModule) -> dict[str, int]:
     return found
 
 
-__all__ = ["Feature", "TypeKind", "check_kind", "detect_feature", "list_op_freqs"]
+def list_fake_quantized_op_freqs(mod: IRModule) -> dict[str, int]:
+    """How many calls there are of each operator between qnn.dequantize and a qnn.quantize; for each of these anew."""
+    found: dict[str, int] = {}
+    for function in mod.functions.values():
+        for close in post_order(function):
+            if not _calls(close, "qnn.quantize"):
+                continue
+            assert isinstance(close, ir.Call)
+            for node in post_order(close.args[0], lambda n: _calls(n, "qnn.dequantize")):
+                if (
+                    isinstance(node, ir.Call)
+                    and isinstance(node.op, Op)
+                    and node.op.name not in _ENDS
+                ):
+                    found[node.op.name] = found.get(node.op.name, 0) + 1
+    return found
+
+
+_ENDS = ("qnn.dequantize", "qnn.quantize")
+
+
+def _calls(node: ir.Expr, name: str) -> bool:
+    return isinstance(node, ir.Call) and isinstance(node.op, Op) and node.op.name == name
+
+
+__all__ = [
+    "Feature", "TypeKind", "check_kind", "detect_feature", "list_fake_quantized_op_freqs", "list_op_freqs",
+]  # fmt: skip
 
 explain_arguments(globals(), __all__)

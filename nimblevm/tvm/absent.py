@@ -70,7 +70,6 @@ TRANSFORM: Mapping[str, str] = {
     "ManifestLifetimes": "leave it out: registers hold values to their last use, and plan_memory shares storage",
     "PlanDevices": "nvm.compile(device='opencl,cuda') places what runs where (docs/device.md)",
     "Defunctionalization": "leave it out: closures are compiled as they are",
-    "FakeQuantizationToInteger": "write quantized layers with relay.qnn",
     "ChangeBatch": "relay.Any() or relay.DimVar('n') makes the batch a size that the run decides",
     "FlexibleShapeDispatch": "relay.Any() or relay.DimVar('n') makes a size that the run decides",
     "recast": "a relay.ExprMutator with relay.cast changes the dtypes of calls",
@@ -163,7 +162,6 @@ ANALYSIS: Mapping[str, str] = {
     "AnnotatedRegionSet": "MergeCompilerRegions and PartitionGraph find the regions; mod.functions has what they made",
     "get_calibration_data": "relay.create_executor('debug') evaluates a program of the values to look at, "
     "such as extract_intermdeiate_expr makes",
-    "list_fake_quantized_op_freqs": "there is no fake quantization; list_op_freqs counts operators",
     "search_fc_transpose": "weights are packed at compile time in the form that their kernels read",
 }
 TESTING: Mapping[str, str] = dict.fromkeys(

@@ -32,6 +32,10 @@ from nimblevm.compiler.passes.dead_code import DEAD_CODE
 from nimblevm.compiler.passes.defuse_ops import DEFUSE_OPS
 from nimblevm.compiler.passes.div_to_mul import DIV_TO_MUL
 from nimblevm.compiler.passes.eta_expand import ETA_EXPAND
+from nimblevm.compiler.passes.fake_quantization_to_integer import (
+    FAKE_QUANTIZATION_QAT,
+    FAKE_QUANTIZATION_TO_INTEGER,
+)
 from nimblevm.compiler.passes.fast_math import FAST_MATH
 from nimblevm.compiler.passes.find_appends import FIND_APPENDS
 from nimblevm.compiler.passes.flatten_atrous_conv import FLATTEN_ATROUS_CONV
@@ -90,6 +94,7 @@ PASSES: dict[str, Pass] = {
         TO_BASIC_BLOCK, COMBINE_DENSE, COMBINE_UNITS, COMBINE_BATCH_MATMUL, COMBINE_CONV2D,
         CANONICALIZE_QNN, SPLIT_CALLS, BACKWARD_FOLD_SCALE_AXIS, FORWARD_FOLD_SCALE_AXIS,
         FLATTEN_ATROUS_CONV, CANONICALIZE_CAST, TO_MIXED_PRECISION,
+        FAKE_QUANTIZATION_TO_INTEGER, FAKE_QUANTIZATION_QAT,
     )
 }  # fmt: skip
 CASES = sorted(path for name in PASSES for path in (GOLDEN / name).glob("*.rly"))

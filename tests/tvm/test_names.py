@@ -23,12 +23,12 @@ ABSENT: dict[str, str | None] = {
     "tvm.relay": "TypeRelation optimize",
     "tvm.relay.nn": """Constant bitpack bitserial_conv2d bitserial_dense contrib_conv2d_nchwc conv2d_backward_weight""",
     "tvm.relay.transform": """AlterOpLayout AnnotateSpans
-        CapturePostDfsIndexInSpans ChangeBatch ConvertLayout Defunctionalization FakeQuantizationToInteger
+        CapturePostDfsIndexInSpans ChangeBatch ConvertLayout Defunctionalization
         FlexibleShapeDispatch InlineCompilerFunctionsBoundTo
         LayoutConfig LazyGradientInit Legalize ManifestLifetimes MarkCompilerFunctionsAsExtern
         OutlineCompilerFunctionsWithExistingGlobalSymbols PlanDevices gradient recast to_cps
         un_cps""",
-    "tvm.relay.analysis": "AnnotatedRegionSet get_calibration_data list_fake_quantized_op_freqs",
+    "tvm.relay.analysis": "AnnotatedRegionSet get_calibration_data",
     "tvm.ir": "EnvFunc EnvFunc.get make_node",
     "tvm.relay.vm": "invoke",
 }
@@ -129,6 +129,7 @@ def test_passes_have_the_names_and_levels_of_tvm() -> None:
         "DivToMul": 0, "FastMath": 4, "FoldExplicitPadding": 0,
         "FoldScaleAxis": 3, "ForwardFoldScaleAxis": 3, "BackwardFoldScaleAxis": 3, "FlattenAtrousConv": 0, "CanonicalizeCast": 3,
         "ToMixedPrecision": 0,
+        "FakeQuantizationToInteger": 0,
     }  # fmt: skip
     for name, level in levels.items():
         info = find("tvm.relay.transform", name)().info

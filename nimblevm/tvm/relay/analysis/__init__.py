@@ -13,7 +13,13 @@ from nimblevm.relay.analysis import (
     unmatched_cases,
 )
 from nimblevm.relay.ir import Function
-from nimblevm.relay.kinds import Feature, check_kind, detect_feature, list_op_freqs
+from nimblevm.relay.kinds import (
+    Feature,
+    check_kind,
+    detect_feature,
+    list_fake_quantized_op_freqs,
+    list_op_freqs,
+)
 from nimblevm.relay.measure import (
     CallGraph,
     count_layers,
@@ -35,8 +41,8 @@ def extract_fused_functions(mod: IRModule) -> dict[int, Function]:
 __all__ = [
     "CallGraph", "Feature", "all_type_vars", "all_vars", "bound_type_vars", "bound_vars",
     "check_basic_block_normal_form", "check_kind", "count_layers", "detect_feature", "extract_fused_functions",
-    "extract_intermdeiate_expr", "free_type_vars", "free_vars", "get_total_mac_number", "list_op_freqs",
-    "post_order_visit", "unmatched_cases", "well_formed",
+    "extract_intermdeiate_expr", "free_type_vars", "free_vars", "get_total_mac_number",
+    "list_fake_quantized_op_freqs", "list_op_freqs", "post_order_visit", "unmatched_cases", "well_formed",
 ]  # fmt: skip
 
 explain_arguments(globals(), __all__)

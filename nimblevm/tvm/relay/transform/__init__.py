@@ -23,6 +23,7 @@ from nimblevm.compiler.passes.defuse_ops import DEFUSE_OPS
 from nimblevm.compiler.passes.div_to_mul import DIV_TO_MUL
 from nimblevm.compiler.passes.dynamic_to_static import DYNAMIC_TO_STATIC
 from nimblevm.compiler.passes.eta_expand import eta_expand_pass
+from nimblevm.compiler.passes.fake_quantization_to_integer import fake_quantization_pass
 from nimblevm.compiler.passes.fast_math import FAST_MATH
 from nimblevm.compiler.passes.flatten_atrous_conv import FLATTEN_ATROUS_CONV
 from nimblevm.compiler.passes.fold_constant import FOLD_CONSTANT
@@ -289,6 +290,19 @@ def ToMixedPrecision(mixed_precision_type: str = "float16", missing_op_mode: int
     return passes.of_steps("ToMixedPrecision", 0, steps)
 
 
+def FakeQuantizationToInteger(
+    hard_fail: bool = False, use_qat: bool = False, optional_qnn_ops: Sequence[str] | None = None
+) -> Pass:
+    """What lies between qnn.dequantize and qnn.quantize in integers; makes graph form.
+
+    hard_fail          a CompileError for what can't be written so, which stays as it is else
+    use_qat            also what follows a qnn.dequantize and reaches no qnn.quantize
+    optional_qnn_ops   operators that are left alone otherwise: nn.softmax
+    """
+    step = fake_quantization_pass(hard_fail, use_qat, optional_qnn_ops)
+    return passes.of_steps("FakeQuantizationToInteger", 0, [TO_GRAPH, step])
+
+
 def SplitArgs(max_function_args: int) -> Pass:
     """concatenate in steps, each a kernel of at most so many parameters, the result's one among them; 0: in one."""
     return passes.of_steps("SplitArgs", 1, [split_args_pass(max_function_args)])
@@ -313,12 +327,13 @@ def RemoveUnusedFunctions(entry_functions: Sequence[str] | None = None) -> Pass:
 __all__ = [
     "AnnotateTarget", "BackwardFoldScaleAxis", "CanonicalizeCast", "CanonicalizeOps", "CombineParallelBatchMatmul",
     "CombineParallelConv2D", "CombineParallelDense", "DeadCodeElimination", "DefuseOps", "DivToMul",
-    "DynamicToStatic", "EliminateCommonSubexpr", "EtaExpand", "FastMath", "FlattenAtrousConv", "FoldConstant",
-    "FoldExplicitPadding", "FoldScaleAxis", "ForwardFoldScaleAxis", "FunctionPass", "FuseOps", "InferType",
-    "InferTypeLocal", "Inline", "LambdaLift", "MergeCompilerRegions", "MergeComposite", "ModulePass",
-    "PartialEvaluate", "PartitionGraph", "Pass", "PassContext", "RemoveUnusedFunctions", "Sequential",
-    "SimplifyExpr", "SimplifyInference", "SplitArgs", "ToANormalForm", "ToBasicBlockNormalForm", "ToGraphNormalForm",
-    "ToMixedPrecision", "build_config", "function_pass", "module_pass", "passes_off",
+    "DynamicToStatic", "EliminateCommonSubexpr", "EtaExpand", "FakeQuantizationToInteger", "FastMath",
+    "FlattenAtrousConv", "FoldConstant", "FoldExplicitPadding", "FoldScaleAxis", "ForwardFoldScaleAxis",
+    "FunctionPass", "FuseOps", "InferType", "InferTypeLocal", "Inline", "LambdaLift", "MergeCompilerRegions",
+    "MergeComposite", "ModulePass", "PartialEvaluate", "PartitionGraph", "Pass", "PassContext",
+    "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyInference", "SplitArgs", "ToANormalForm",
+    "ToBasicBlockNormalForm", "ToGraphNormalForm", "ToMixedPrecision", "build_config", "function_pass",
+    "module_pass", "passes_off",
 ]  # fmt: skip
 
 explain_arguments(globals(), __all__)
