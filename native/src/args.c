@@ -4,51 +4,21 @@
  *
  * Zero-copy: compact memory is used in place (as read-only storage) until its `release` is called;
  * memory without a `release` is good for the call only, and is copied at the end of the run if a
- * handle still uses it. */
+ * handle still uses it (args_keep.c). */
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 
 #include "handle_type.h"
 #include "results.h"
 #include "vm.h"
 #include "args.h"
+#include "args_converter.h"
 #include "copy.h"
 #include "dim_program.h"
 #include "frame.h"
 #include "object.h"
 
-#define ANY_TYPE UINT32_MAX
 /* Smaller tensors are copied: cheaper than a block's header, and the owner is free at once. */
 #define COPY_BYTES 128
-
-/* A type in the environment of the ADT application that it stands in (0: none). */
-typedef struct typed {
-  uint32_t type, env;
-} typed;
-
-typedef struct expected {
-  typed type;
-  uint32_t param;
-} expected;
-
-typedef struct converter {
-  nvm_vm *vm;
-  const nvm_program *program;
-  const nvm_function *function;
-  const nvm_arg *args;
-  size_t n_args;
-  expected *expect;    /* by argument */
-  expected *pending;   /* the backward pass's stack */
-  nvm_object **values; /* the forward pass's stack, owned; NULL for an unboxed integer */
-  int64_t *ints;       /* registers of the integers to come */
-  size_t n_values;
-  size_t n_envs;         /* entries in use */
-  int64_t *slots;        /* dims of the function's signature, -1 unbound */
-  int64_t *binder;       /* the parameter that bound each */
-  const nvm_arg *placed; /* the last tensor that is used where it lies, or NULL */
-  size_t bytes;          /* of it */
-} converter;
 
 enum { SCRATCH_EXPECT, SCRATCH_PENDING, SCRATCH_VALUES, SCRATCH_ENVS, SCRATCH_SLOTS };
 
@@ -74,184 +44,29 @@ NVM_COLD void nvm_scratch_free(nvm_vm *vm) {
   }
 }
 
-/* --- where a value stands, for messages ------------------------------------------------------- */
-
-enum { PATH_ENDS = 8, PLACE_BYTES = 512 };
-
-typedef struct place_text {
-  char text[PLACE_BYTES];
-} place_text;
-
-/* Parents and field numbers of all values; NULL without memory. */
-NVM_COLD static uint32_t *parents_of(const converter *c) {
-  uint32_t *parent = nvm_malloc(c->n_args * 3 * sizeof *parent);
-  if (!parent) return NULL;
-  uint32_t *field = parent + c->n_args, *stack = field + c->n_args;
-  size_t depth = 0;
-  for (size_t i = 0; i < c->n_args; i++) {
-    parent[i] = UINT32_MAX;
-    if (c->args[i].kind == NVM_ARG_ADT) {
-      depth -= c->args[i].n_fields;
-      for (uint32_t k = 0; k < c->args[i].n_fields; k++) {
-        parent[stack[depth + k]] = (uint32_t)i;
-        field[stack[depth + k]] = k;
-      }
-    }
-    stack[depth++] = (uint32_t)i;
-  }
-  return parent;
-}
-
-NVM_COLD static void append_step(const converter *c, place_text *place, uint32_t node,
-                                 uint32_t field) {
-  size_t used = strlen(place->text);
-  uint32_t ctor = c->args[node].ctor;
-  const char *name = ctor && ctor < c->program->n_ctors ? c->program->ctors[ctor].name : "";
-  snprintf(place->text + used, PLACE_BYTES - used, "%s%.40s[%u]", *name ? "." : "", name, field);
-}
-
-/* "parameter %x of @main, at .Node[1].Leaf[0]" */
-NVM_COLD static const char *place(const converter *c, size_t i, place_text *place_out) {
-  const nvm_function *function = c->function;
-  snprintf(place_out->text, PLACE_BYTES, "parameter %%%.80s of @%.80s",
-           function->params[c->expect[i].param].name, function->name);
-  if (i > UINT32_MAX / 4) return place_out->text;
-  uint32_t *parent = parents_of(c);
-  if (!parent) return place_out->text;
-  const uint32_t *field = parent + c->n_args;
-  size_t depth = 0;
-  uint32_t path[2 * PATH_ENDS]; /* nodes whose field is the next step: the last ones, then the first
-                                   ones */
-  for (uint32_t at = (uint32_t)i; parent[at] != UINT32_MAX; at = parent[at]) depth++;
-  if (depth) strcat(place_out->text, ", at ");
-  size_t position = depth, n_path = 0;
-  for (uint32_t at = (uint32_t)i; parent[at] != UINT32_MAX; at = parent[at]) {
-    position--;
-    if (position < PATH_ENDS || position + PATH_ENDS >= depth) path[n_path++] = at;
-  }
-  for (size_t k = n_path; k-- > 0;) {
-    if (depth > 2 * PATH_ENDS && k + 1 == PATH_ENDS) strcat(place_out->text, "...");
-    append_step(c, place_out, parent[path[k]], field[path[k]]);
-  }
-  nvm_free(parent);
-  return place_out->text;
-}
-
-/* An error about argument value i. */
-__attribute__((format(printf, 4, 5))) NVM_COLD static nvm_status fail_at(const converter *c,
-                                                                         size_t i, nvm_status code,
-                                                                         const char *format, ...) {
-  place_text where;
-  char text[512];
-  va_list list;
-  va_start(list, format);
-  vsnprintf(text, sizeof text, format, list);
-  va_end(list);
-  return nvm_fail(code, "%s: %s", place(c, i, &where), text);
-}
-
-static const char *dtype_name(int32_t dtype) {
-  return (uint32_t)dtype < NVM_DTYPE_COUNT ? nvm_dtypes[dtype].name : "an unknown dtype";
-}
-
-/* Numbers that %.9g would write like an integer. */
-static int is_short_whole(double number) {
-  return number > -1e9 && number < 1e9 && number == (double)(int32_t)number;
-}
-
-NVM_COLD static const char *describe_got(const converter *c, const nvm_arg *arg, char *text,
-                                         size_t size) {
-  switch (arg->kind) {
-    case NVM_ARG_TENSOR:
-      snprintf(text, size, "a tensor of %s, rank %u", dtype_name(arg->dtype), arg->rank);
-      break;
-    case NVM_ARG_INT:
-      snprintf(text, size, arg->dtype == NVM_DTYPE_BOOL ? "a bool" : "the integer %lld",
-               (long long)arg->int_value);
-      break;
-    case NVM_ARG_FLOAT:
-      snprintf(text, size, is_short_whole(arg->float_value) ? "the float %.1f" : "the float %.9g",
-               arg->float_value);
-      break;
-    case NVM_ARG_ADT:
-      if (arg->ctor == 0)
-        snprintf(text, size, "a tuple of %u", arg->n_fields);
-      else if (arg->ctor < c->program->n_ctors)
-        snprintf(text, size, "%.60s of %.60s with %u field%s", c->program->ctors[arg->ctor].name,
-                 c->program->adts[c->program->ctors[arg->ctor].adt].name, arg->n_fields,
-                 arg->n_fields == 1 ? "" : "s");
-      else
-        snprintf(text, size, "unknown constructor %u", arg->ctor);
-      break;
-    default:
-      snprintf(text, size, "a handle");
-      break;
-  }
-  return text;
-}
-
-NVM_COLD static const char *describe_type(const converter *c, uint32_t index, char *text,
-                                          size_t size) {
-  if (index == ANY_TYPE) {
-    snprintf(text, size, "any value");
-    return text;
-  }
-  const nvm_type *type = &c->program->types[index];
-  switch (type->words[0]) {
-    case 0:
-      snprintf(text, size, "a tensor of %s, rank %u", nvm_dtypes[type->words[1]].name,
-               type->n_words - 2);
-      break;
-    case 1:
-      snprintf(text, size, "a tuple of %u", type->n_words - 1);
-      break;
-    case 2:
-      snprintf(text, size, "a value of type %.80s", c->program->adts[type->words[1]].name);
-      break;
-    case 3:
-      snprintf(text, size, "a handle of a function");
-      break;
-    default:
-      snprintf(text, size, "a handle of a ref");
-      break;
-  }
-  return text;
-}
-
-NVM_COLD static nvm_status wrong_value(const converter *c, size_t i) {
-  char want[160], got[160];
-  const nvm_arg *arg = &c->args[i];
-  uint32_t type = c->expect[i].type.type;
-  int same_kind = type != ANY_TYPE && arg->kind == NVM_ARG_ADT &&
-                  (c->program->types[type].words[0] == 1 || c->program->types[type].words[0] == 2);
-  return fail_at(c, i, same_kind ? NVM_INVALID_INPUT : NVM_INVALID_INPUT_TYPE,
-                 "expected %s, got %s", describe_type(c, type, want, sizeof want),
-                 describe_got(c, arg, got, sizeof got));
-}
-
 /* --- types: top-down -------------------------------------------------------------------------- */
 
 /* entries[env - 1] counts the type arguments, which follow. */
-static typed resolve(const converter *c, uint32_t type, uint32_t env) {
-  typed result = {type, env};
-  if (type == ANY_TYPE || c->program->types[type].words[0] != 5) return result;
-  const typed *entries = c->vm->args[SCRATCH_ENVS].memory;
+static nvm_typed resolve(const nvm_converter *c, uint32_t type, uint32_t env) {
+  nvm_typed result = {type, env};
+  if (type == NVM_ANY_TYPE || c->program->types[type].words[0] != 5) return result;
+  const nvm_typed *entries = c->vm->args[SCRATCH_ENVS].memory;
   int64_t k = c->program->types[type].words[1];
-  if (env == 0 || k < 0 || k >= (int64_t)entries[env - 1].type) return (typed){ANY_TYPE, 0};
+  if (env == 0 || k < 0 || k >= (int64_t)entries[env - 1].type) return (nvm_typed){NVM_ANY_TYPE, 0};
   return entries[env + (uint32_t)k];
 }
 
 /* The environment of a type application: its resolved arguments, 0 if it has none. Recursive types
  * mostly get the same one again. */
-static nvm_status enter_application(converter *c, typed application, uint32_t *out_env) {
+static nvm_status enter_application(nvm_converter *c, nvm_typed application, uint32_t *out_env) {
   const nvm_type *type = &c->program->types[application.type];
   uint32_t n = type->n_words - 2;
-  typed *entries;
+  nvm_typed *entries;
   *out_env = 0;
   if (n == 0) return NVM_OK;
   NVM_TRY(reserve(c->vm, SCRATCH_ENVS, c->n_envs + n + 1, sizeof *entries, &entries));
-  typed *made = entries + c->n_envs;
-  made[0] = (typed){n, 0};
+  nvm_typed *made = entries + c->n_envs;
+  made[0] = (nvm_typed){n, 0};
   for (uint32_t k = 0; k < n; k++)
     made[1 + k] = resolve(c, (uint32_t)type->words[2 + k], application.env);
   uint32_t env = application.env;
@@ -265,12 +80,12 @@ static nvm_status enter_application(converter *c, typed application, uint32_t *o
 }
 
 /* Push what the fields of a composite must be. */
-static nvm_status expect_fields(converter *c, size_t i, expected **top) {
+static nvm_status expect_fields(nvm_converter *c, size_t i, nvm_expected **top) {
   const nvm_arg *arg = &c->args[i];
-  typed want = c->expect[i].type;
+  nvm_typed want = c->expect[i].type;
   uint32_t env = 0;
   const nvm_ctor *ctor = arg->ctor < c->program->n_ctors ? &c->program->ctors[arg->ctor] : NULL;
-  const nvm_type *type = want.type == ANY_TYPE ? NULL : &c->program->types[want.type];
+  const nvm_type *type = want.type == NVM_ANY_TYPE ? NULL : &c->program->types[want.type];
   int fits;
   if (!type)
     fits = ctor && (arg->ctor == 0 || ctor->n_fields == arg->n_fields);
@@ -279,21 +94,21 @@ static nvm_status expect_fields(converter *c, size_t i, expected **top) {
   else
     fits = type->words[0] == 2 && ctor && arg->ctor != 0 && ctor->adt == type->words[1] &&
            ctor->n_fields == arg->n_fields;
-  if (!fits) return wrong_value(c, i);
+  if (!fits) return nvm_arg_wrong(c, i);
   if (type && type->words[0] == 1)
     env = want.env;
   else if (type)
     NVM_TRY(enter_application(c, want, &env));
   for (uint32_t k = 0; k < arg->n_fields; k++) {
-    uint32_t field = !type                 ? ANY_TYPE
+    uint32_t field = !type                 ? NVM_ANY_TYPE
                      : type->words[0] == 1 ? (uint32_t)type->words[1 + k]
                                            : ctor->field_types[k];
-    *(*top)++ = (expected){resolve(c, field, env), c->expect[i].param};
+    *(*top)++ = (nvm_expected){resolve(c, field, env), c->expect[i].param};
   }
   return NVM_OK;
 }
 
-static nvm_status count_trees(const converter *c) {
+static nvm_status count_trees(const nvm_converter *c) {
   size_t depth = 0;
   for (size_t i = 0; i < c->n_args; i++) {
     const nvm_arg *arg = &c->args[i];
@@ -314,10 +129,10 @@ static nvm_status count_trees(const converter *c) {
   return NVM_OK;
 }
 
-static nvm_status assign_types(converter *c) {
-  expected *top = c->pending;
+static nvm_status assign_types(nvm_converter *c) {
+  nvm_expected *top = c->pending;
   for (uint32_t p = 0; p < c->function->n_params; p++)
-    *top++ = (expected){resolve(c, c->function->params[p].type, 0), p};
+    *top++ = (nvm_expected){resolve(c, c->function->params[p].type, 0), p};
   for (size_t i = c->n_args; i-- > 0;) {
     c->expect[i] = *--top;
     if (c->args[i].kind == NVM_ARG_ADT) NVM_TRY(expect_fields(c, i, &top));
@@ -328,7 +143,7 @@ static nvm_status assign_types(converter *c) {
 /* --- dims ------------------------------------------------------------------------------------- */
 
 /* Value of a computed slot, if the slots that it needs are bound; -1 else. */
-NVM_COLD static int64_t computed_slot(const converter *c, const nvm_dim_slot *slot) {
+NVM_COLD static int64_t computed_slot(const nvm_converter *c, const nvm_dim_slot *slot) {
   for (uint32_t w = 0; w < slot->n_words && slot->program[w] != NVM_DIM_END; w++) {
     if (slot->program[w] == NVM_DIM_CONST)
       w++;
@@ -344,7 +159,7 @@ NVM_COLD static int64_t computed_slot(const converter *c, const nvm_dim_slot *sl
   return size;
 }
 
-static nvm_status check_slot(converter *c, size_t i, uint32_t axis, uint32_t k, int64_t got) {
+static nvm_status check_slot(nvm_converter *c, size_t i, uint32_t axis, uint32_t k, int64_t got) {
   if (k >= c->function->n_dims) return NVM_OK;
   const nvm_dim_slot *slot = &c->function->dims[k];
   int64_t want = c->slots[k];
@@ -359,47 +174,48 @@ static nvm_status check_slot(converter *c, size_t i, uint32_t axis, uint32_t k, 
   }
   if (want == got) return NVM_OK;
   if (!slot->program)
-    return fail_at(
+    return nvm_arg_fail(
         c, i, NVM_INVALID_INPUT, "axis %u: expected %lld (?%s, from parameter %%%s), got %lld",
         axis, (long long)want, slot->name, c->function->params[c->binder[k]].name, (long long)got);
-  return fail_at(c, i, NVM_INVALID_INPUT, "axis %u: expected %lld (?%s), got %lld", axis,
-                 (long long)want, slot->name, (long long)got);
+  return nvm_arg_fail(c, i, NVM_INVALID_INPUT, "axis %u: expected %lld (?%s), got %lld", axis,
+                      (long long)want, slot->name, (long long)got);
 }
 
 /* shape: as many sizes as the type has. */
-static nvm_status check_dims(converter *c, size_t i, const nvm_type *type, const int64_t *shape) {
+static nvm_status check_dims(nvm_converter *c, size_t i, const nvm_type *type,
+                             const int64_t *shape) {
   for (uint32_t a = 0; a + 2 < type->n_words; a++) {
     int64_t want = type->words[2 + a], got = shape[a];
     if (want <= -2) {
       NVM_TRY(check_slot(c, i, a, (uint32_t)(-2 - want), got));
     } else if (want >= 0 && want != got) {
-      return fail_at(c, i, NVM_INVALID_INPUT, "axis %u: expected %lld, got %lld", a,
-                     (long long)want, (long long)got);
+      return nvm_arg_fail(c, i, NVM_INVALID_INPUT, "axis %u: expected %lld, got %lld", a,
+                          (long long)want, (long long)got);
     }
   }
   return NVM_OK;
 }
 
-static nvm_status check_tensor(converter *c, size_t i, const nvm_type *type) {
+static nvm_status check_tensor(nvm_converter *c, size_t i, const nvm_type *type) {
   const nvm_arg *arg = &c->args[i];
   if (arg->dtype < 0 || arg->dtype >= (int32_t)NVM_DTYPE_COUNT || arg->rank > NVM_MAX_RANK)
-    return fail_at(c, i, NVM_INVALID_INPUT,
-                   "dtype number %d, rank %u are not supported (rank <= %d)", arg->dtype, arg->rank,
-                   NVM_MAX_RANK);
+    return nvm_arg_fail(c, i, NVM_INVALID_INPUT,
+                        "dtype number %d, rank %u are not supported (rank <= %d)", arg->dtype,
+                        arg->rank, NVM_MAX_RANK);
   if (arg->dl_device_type != 1)
-    return fail_at(c, i, NVM_INVALID_INPUT, "expected host memory, got DLPack device type %d",
-                   arg->dl_device_type);
+    return nvm_arg_fail(c, i, NVM_INVALID_INPUT, "expected host memory, got DLPack device type %d",
+                        arg->dl_device_type);
   for (uint32_t a = 0; a < arg->rank; a++)
     if (arg->shape[a] < 0)
-      return fail_at(c, i, NVM_INVALID_INPUT, "axis %u has negative size %lld", a,
-                     (long long)arg->shape[a]);
+      return nvm_arg_fail(c, i, NVM_INVALID_INPUT, "axis %u has negative size %lld", a,
+                          (long long)arg->shape[a]);
   if (!type) return NVM_OK;
   if (arg->dtype != type->words[1])
-    return fail_at(c, i, NVM_INVALID_INPUT_TYPE, "expected dtype %s, got %s; convert it first",
-                   nvm_dtypes[type->words[1]].name, nvm_dtypes[arg->dtype].name);
+    return nvm_arg_fail(c, i, NVM_INVALID_INPUT_TYPE, "expected dtype %s, got %s; convert it first",
+                        nvm_dtypes[type->words[1]].name, nvm_dtypes[arg->dtype].name);
   if (arg->rank != type->n_words - 2)
-    return fail_at(c, i, NVM_INVALID_INPUT, "expected rank %u, got rank %u", type->n_words - 2,
-                   arg->rank);
+    return nvm_arg_fail(c, i, NVM_INVALID_INPUT, "expected rank %u, got rank %u", type->n_words - 2,
+                        arg->rank);
   return check_dims(c, i, type, arg->shape);
 }
 
@@ -421,11 +237,11 @@ static void let_owner_go(const nvm_arg *arg) {
 }
 
 /* A tensor that the caller gave away: on its own block instead of on borrowed memory. */
-NVM_COLD static nvm_status take_moved(converter *c, size_t i, nvm_storage *storage,
+NVM_COLD static nvm_status take_moved(nvm_converter *c, size_t i, nvm_storage *storage,
                                       nvm_tensor **out_tensor) {
   const nvm_arg *arg = &c->args[i];
   if (storage->header.flags & NVM_FLAG_MOVED)
-    return fail_at(c, i, NVM_INVALID_INPUT, "the tensor is given away twice");
+    return nvm_arg_fail(c, i, NVM_INVALID_INPUT, "the tensor is given away twice");
   NVM_TRY(nvm_tensor_on(c->vm->heap, storage, (const char *)arg->data - (char *)storage->memory,
                         (uint32_t)arg->dtype, arg->rank, arg->shape, out_tensor));
   storage->header.flags |= NVM_FLAG_MOVED;
@@ -435,7 +251,7 @@ NVM_COLD static nvm_status take_moved(converter *c, size_t i, nvm_storage *stora
 
 /* Use the caller's memory where it lies. *out_taken: the value now holds it and will call release.
  */
-static nvm_status place_tensor(converter *c, const nvm_arg *arg, size_t bytes, int *out_taken,
+static nvm_status place_tensor(nvm_converter *c, const nvm_arg *arg, size_t bytes, int *out_taken,
                                nvm_tensor **out_tensor) {
   nvm_heap *heap = c->vm->heap;
   nvm_storage *storage;
@@ -453,7 +269,7 @@ static int is_aligned(const nvm_arg *arg) {
 
 /* Whether a value is a tensor like the last one that was placed, so that there is no more to check:
  * of the same type and the very same sizes, as the leaves of a tree are. */
-static int is_alike(const converter *c, const nvm_arg *arg) {
+static int is_alike(const nvm_converter *c, const nvm_arg *arg) {
   const nvm_arg *as = c->placed;
   return as && arg->kind == as->kind && arg->shape == as->shape && arg->strides == as->strides &&
          arg->dtype == as->dtype && arg->rank == as->rank && !arg->storage && arg->data &&
@@ -461,14 +277,14 @@ static int is_alike(const converter *c, const nvm_arg *arg) {
          c->expect[arg - c->args].type.type == c->expect[as - c->args].type.type;
 }
 
-static nvm_status make_tensor(converter *c, size_t i, int *out_taken, nvm_tensor **out_tensor) {
+static nvm_status make_tensor(nvm_converter *c, size_t i, int *out_taken, nvm_tensor **out_tensor) {
   const nvm_arg *arg = &c->args[i];
   nvm_heap *heap = c->vm->heap;
   uint32_t dtype = (uint32_t)arg->dtype;
   size_t bytes;
   NVM_TRY(nvm_shape_bytes(dtype, arg->rank, arg->shape, &bytes));
   if (bytes && !arg->data) {
-    return fail_at(c, i, NVM_INVALID_INPUT, "%zu bytes at address NULL", bytes);
+    return nvm_arg_fail(c, i, NVM_INVALID_INPUT, "%zu bytes at address NULL", bytes);
   }
   int compact = is_compact(arg);
   nvm_storage *given = arg->storage;
@@ -518,28 +334,28 @@ NVM_COLD static int write_float(uint32_t dtype, double number, void *to) {
 }
 
 /* An integer or bool of a dtype from an INT argument. */
-static nvm_status check_int(const converter *c, size_t i, uint32_t dtype) {
+static nvm_status check_int(const nvm_converter *c, size_t i, uint32_t dtype) {
   const nvm_arg *arg = &c->args[i];
   int wants_bool = dtype == NVM_DTYPE_BOOL, plain = arg->dtype == -1;
   if (plain ? wants_bool
             : arg->dtype != (int32_t)dtype) { /* a bool is no integer, nor the reverse */
     char got[160];
-    return fail_at(c, i, NVM_INVALID_INPUT_TYPE, "expected a scalar of %s, got %s",
-                   nvm_dtypes[dtype].name,
-                   plain ? describe_got(c, arg, got, sizeof got) : dtype_name(arg->dtype));
+    return nvm_arg_fail(
+        c, i, NVM_INVALID_INPUT_TYPE, "expected a scalar of %s, got %s", nvm_dtypes[dtype].name,
+        plain ? nvm_arg_describe(c, arg, got, sizeof got) : nvm_arg_dtype_name(arg->dtype));
   }
   int64_t number = arg->int_value;
   int fits = dtype == NVM_DTYPE_BOOL     ? number == 0 || number == 1
              : dtype == NVM_DTYPE_UINT64 ? number >= 0
                                          : nvm_int_extend(dtype, number) == number;
   if (!fits)
-    return fail_at(c, i, NVM_INVALID_INPUT, "%lld is out of range for %s", (long long)number,
-                   nvm_dtypes[dtype].name);
+    return nvm_arg_fail(c, i, NVM_INVALID_INPUT, "%lld is out of range for %s", (long long)number,
+                        nvm_dtypes[dtype].name);
   return NVM_OK;
 }
 
 /* A rank-0 tensor from a Python number. */
-static nvm_status make_scalar(converter *c, size_t i, const nvm_type *type,
+static nvm_status make_scalar(nvm_converter *c, size_t i, const nvm_type *type,
                               nvm_tensor **out_tensor) {
   const nvm_arg *arg = &c->args[i];
   int is_int = arg->kind == NVM_ARG_INT;
@@ -548,39 +364,40 @@ static nvm_status make_scalar(converter *c, size_t i, const nvm_type *type,
                    : is_int          ? (uint32_t)NVM_DTYPE_INT64
                                      : (uint32_t)NVM_DTYPE_FLOAT32;
   if (type && type->n_words != 2)
-    return fail_at(c, i, NVM_INVALID_INPUT, "expected rank %u, got a number", type->n_words - 2);
-  if (dtype >= NVM_DTYPE_COUNT) return wrong_value(c, i);
+    return nvm_arg_fail(c, i, NVM_INVALID_INPUT, "expected rank %u, got a number",
+                        type->n_words - 2);
+  if (dtype >= NVM_DTYPE_COUNT) return nvm_arg_wrong(c, i);
   int to_float = nvm_dtypes[dtype].is_float;
   if (!to_float) {
-    if (!is_int) return wrong_value(c, i);
+    if (!is_int) return nvm_arg_wrong(c, i);
     NVM_TRY(check_int(c, i, dtype));
     return nvm_tensor_scalar(c->vm->heap, dtype, arg->int_value, out_tensor);
   }
-  if (arg->dtype != -1 && arg->dtype != (int32_t)dtype) return wrong_value(c, i);
+  if (arg->dtype != -1 && arg->dtype != (int32_t)dtype) return nvm_arg_wrong(c, i);
   double number = is_int ? (double)arg->int_value : arg->float_value;
   NVM_TRY(nvm_tensor_create(c->vm->heap, 0, dtype, 0, NULL, out_tensor));
   if (write_float(dtype, number, (*out_tensor)->data)) return NVM_OK;
   nvm_release(c->vm->heap, &(*out_tensor)->header);
-  return fail_at(c, i, NVM_INVALID_INPUT, "%.9g is out of range for %s", number,
-                 nvm_dtypes[dtype].name);
+  return nvm_arg_fail(c, i, NVM_INVALID_INPUT, "%.9g is out of range for %s", number,
+                      nvm_dtypes[dtype].name);
 }
 
 /* The value of a handle, borrowed. */
-static nvm_status handle_value(converter *c, size_t i, nvm_object **out_object) {
+static nvm_status handle_value(nvm_converter *c, size_t i, nvm_object **out_object) {
   const nvm_arg *arg = &c->args[i];
   uint32_t type = c->expect[i].type.type;
-  int64_t want = type == ANY_TYPE ? -1 : c->program->types[type].words[0];
+  int64_t want = type == NVM_ANY_TYPE ? -1 : c->program->types[type].words[0];
   if (!arg->handle || arg->handle->heap != c->vm->heap)
-    return fail_at(c, i, NVM_INVALID_INPUT, "the handle belongs to another VM");
+    return nvm_arg_fail(c, i, NVM_INVALID_INPUT, "the handle belongs to another VM");
   nvm_object *object = arg->handle->object;
-  if (!object) return fail_at(c, i, NVM_CLOSED, "the handle is no longer valid");
+  if (!object) return nvm_arg_fail(c, i, NVM_CLOSED, "the handle is no longer valid");
   if (want != -1 && !nvm_handle_fits(c->program, object, type)) {
     char text[160];
     int same_kind = (want == 3 && object->kind == NVM_KIND_CLOSURE) ||
                     (want == 4 && object->kind == NVM_KIND_REF);
-    return fail_at(c, i, NVM_INVALID_INPUT_TYPE, "expected %s, got a handle of %s%s",
-                   describe_type(c, type, text, sizeof text), nvm_kind_name(object),
-                   same_kind ? " of another type" : "");
+    return nvm_arg_fail(c, i, NVM_INVALID_INPUT_TYPE, "expected %s, got a handle of %s%s",
+                        nvm_arg_describe_type(c, type, text, sizeof text), nvm_kind_name(object),
+                        same_kind ? " of another type" : "");
   }
   if (want == 0)
     NVM_TRY(check_dims(c, i, &c->program->types[type], ((const nvm_tensor *)object)->dims));
@@ -588,17 +405,17 @@ static nvm_status handle_value(converter *c, size_t i, nvm_object **out_object) 
   return NVM_OK;
 }
 
-static void take_fields(converter *c, const nvm_arg *arg, nvm_adt *adt) {
+static void take_fields(nvm_converter *c, const nvm_arg *arg, nvm_adt *adt) {
   c->n_values -= arg->n_fields;
   for (uint32_t k = 0; k < arg->n_fields; k++) adt->fields[k] = c->values[c->n_values + k];
 }
 
 /* An unboxed integer parameter: a number, a rank-0 tensor, or a handle of one. */
-static nvm_status make_int(converter *c, size_t i, const nvm_type *type, int64_t *out_number) {
+static nvm_status make_int(nvm_converter *c, size_t i, const nvm_type *type, int64_t *out_number) {
   const nvm_arg *arg = &c->args[i];
   if (arg->kind == NVM_ARG_TENSOR) {
     NVM_TRY(check_tensor(c, i, type));
-    if (!arg->data || arg->rank) return wrong_value(c, i);
+    if (!arg->data || arg->rank) return nvm_arg_wrong(c, i);
     *out_number = nvm_int_read((uint32_t)arg->dtype, arg->data);
     return NVM_OK;
   }
@@ -606,21 +423,21 @@ static nvm_status make_int(converter *c, size_t i, const nvm_type *type, int64_t
     nvm_object *object;
     NVM_TRY(handle_value(c, i, &object));
     const nvm_tensor *tensor = (const nvm_tensor *)object;
-    if (object->kind != NVM_KIND_TENSOR || tensor->device != 0) return wrong_value(c, i);
+    if (object->kind != NVM_KIND_TENSOR || tensor->device != 0) return nvm_arg_wrong(c, i);
     *out_number = nvm_int_read(object->extra, tensor->data);
     return NVM_OK;
   }
-  if (arg->kind != NVM_ARG_INT) return wrong_value(c, i);
+  if (arg->kind != NVM_ARG_INT) return nvm_arg_wrong(c, i);
   NVM_TRY(check_int(c, i, (uint32_t)type->words[1]));
   *out_number = arg->int_value;
   return NVM_OK;
 }
 
 /* Check a value that is no composite. */
-static nvm_status make_leaf(converter *c, size_t i, int *out_taken, nvm_object **out_object) {
+static nvm_status make_leaf(nvm_converter *c, size_t i, int *out_taken, nvm_object **out_object) {
   const nvm_arg *arg = &c->args[i];
   uint32_t index = c->expect[i].type.type;
-  const nvm_type *type = index == ANY_TYPE ? NULL : &c->program->types[index];
+  const nvm_type *type = index == NVM_ANY_TYPE ? NULL : &c->program->types[index];
   int wants_tensor = !type || type->words[0] == 0;
   nvm_tensor *tensor = NULL;
   if (c->function->params[c->expect[i].param].kind == 1) /* then it is of a rank-0 integer */
@@ -630,7 +447,7 @@ static nvm_status make_leaf(converter *c, size_t i, int *out_taken, nvm_object *
     nvm_retain(*out_object);
     return NVM_OK;
   }
-  if (!wants_tensor) return wrong_value(c, i);
+  if (!wants_tensor) return nvm_arg_wrong(c, i);
   if (arg->kind == NVM_ARG_TENSOR) {
     NVM_TRY(check_tensor(c, i, type));
     NVM_TRY(make_tensor(c, i, out_taken, &tensor));
@@ -642,7 +459,7 @@ static nvm_status make_leaf(converter *c, size_t i, int *out_taken, nvm_object *
 }
 
 /* Check one value and push it. */
-static nvm_status build(converter *c, size_t i, int *out_taken) {
+static nvm_status build(nvm_converter *c, size_t i, int *out_taken) {
   const nvm_arg *arg = &c->args[i];
   nvm_object *made = NULL;
   if (arg->kind == NVM_ARG_ADT) {
@@ -661,13 +478,13 @@ static nvm_status build(converter *c, size_t i, int *out_taken) {
   return NVM_OK;
 }
 
-static void fill_registers(converter *c) {
+static void fill_registers(nvm_converter *c) {
   nvm_object **objs = nvm_frame_objs(nvm_frame_at(c->vm, c->vm->frame));
   for (uint32_t p = 0; p < c->function->n_params; p++)
     if (c->function->params[p].kind == 0) *objs++ = c->values[p];
 }
 
-static nvm_status prepare(converter *c) {
+static nvm_status prepare(nvm_converter *c) {
   NVM_TRY(count_trees(c));
   size_t n = c->n_args;
   NVM_TRY(reserve(c->vm, SCRATCH_EXPECT, n, sizeof *c->expect, &c->expect));
@@ -682,11 +499,11 @@ static nvm_status prepare(converter *c) {
 }
 
 nvm_status nvm_args_convert(nvm_vm *vm, uint32_t function, const nvm_arg *args, size_t n_args) {
-  converter c = {.vm = vm,
-                 .program = vm->program,
-                 .function = &vm->program->functions[function],
-                 .args = args,
-                 .n_args = n_args};
+  nvm_converter c = {.vm = vm,
+                     .program = vm->program,
+                     .function = &vm->program->functions[function],
+                     .args = args,
+                     .n_args = n_args};
   size_t done = 0;
   vm->borrowed = vm->moved = 0;
   nvm_status status = prepare(&c);
@@ -702,69 +519,5 @@ nvm_status nvm_args_convert(nvm_vm *vm, uint32_t function, const nvm_arg *args, 
     return NVM_OK;
   }
   for (size_t i = 0; i < c.n_values; i++) nvm_release(vm->heap, c.values[i]);
-  return status;
-}
-
-/* --- what outlives the call ------------------------------------------------------------------- */
-
-/* Move a tensor off memory that is good for this call only, or that was given away: the giver may
- * get it back, or hold arrays on it. The block's copy is noted in its `owner`. */
-NVM_COLD static nvm_status privatize_tensor(nvm_heap *heap, nvm_tensor *tensor) {
-  nvm_storage *old = tensor->storage;
-  if (!old || old->release || (old->pool && !(old->header.flags & NVM_FLAG_MOVED))) return NVM_OK;
-  nvm_storage *copy = old->owner;
-  if (!copy) {
-    NVM_TRY(nvm_storage_create(heap, 0, old->size, NVM_BLOCK_ALIGNMENT, &copy));
-    memcpy(copy->memory, old->memory, old->size);
-    heap->copied_bytes += old->size;
-    old->owner = copy; /* one reference; the first tensor takes it */
-  } else {
-    nvm_storage_retain(copy);
-  }
-  tensor->data = (char *)copy->memory + (tensor->data - (char *)old->memory);
-  tensor->storage = copy;
-  nvm_storage_release(heap, old);
-  return NVM_OK;
-}
-
-NVM_COLD static nvm_status privatize_reachable(nvm_heap *heap) {
-  nvm_status status = NVM_OK;
-  heap->n_marked = 0;
-  heap->mark_failed = 0;
-  for (nvm_handle *handle = heap->handles; handle; handle = handle->live) {
-    nvm_mark(heap, handle->object);
-    if (status == NVM_OK && handle->object && handle->object->kind == NVM_KIND_TENSOR)
-      status = privatize_tensor(heap, (nvm_tensor *)handle->object);
-  }
-  for (size_t i = 0; i < heap->n_marked; i++) {
-    uint32_t n = 0;
-    nvm_object **slots = nvm_children(heap->marked[i], &n);
-    for (uint32_t k = 0; k < n; k++) {
-      nvm_mark(heap, slots[k]);
-      if (status == NVM_OK && slots[k] && slots[k]->kind == NVM_KIND_TENSOR)
-        status = privatize_tensor(heap, (nvm_tensor *)slots[k]);
-    }
-  }
-  for (size_t i = 0; i < heap->n_marked; i++) heap->marked[i]->flags &= (uint8_t)~NVM_FLAG_MARK;
-  heap->n_marked = 0;
-  if (heap->mark_failed) NVM_FAIL(NVM_OUT_OF_MEMORY, "no memory to keep the arguments of a handle");
-  return status;
-}
-
-void nvm_args_settle(nvm_vm *vm, const nvm_arg *args, size_t n_args) {
-  for (size_t i = 0; i < n_args && vm->moved; i++) {
-    nvm_storage *storage = args[i].kind == NVM_ARG_TENSOR ? args[i].storage : NULL;
-    if (!storage || !storage->pool || storage->pool->heap != vm->heap) continue;
-    storage->header.flags &= (uint8_t)~NVM_FLAG_MOVED;
-    storage->owner = NULL; /* see privatize_tensor */
-  }
-  vm->moved = 0;
-}
-
-nvm_status nvm_args_privatize(nvm_vm *vm) {
-  if (!vm->borrowed || !vm->heap->handles) return NVM_OK;
-  vm->borrowed = 0;
-  nvm_status status = privatize_reachable(vm->heap);
-  if (status != NVM_OK) nvm_handles_clear(vm->heap);
   return status;
 }

@@ -31,7 +31,7 @@ ASM = HERE.parent / "asm"
 PACKED = HERE / "corpus.bin"
 SIZES = {"inputs": 4, "hidden": 8}
 COVERED = ("program", "verify", "program_tables", "constant_tables", "kernel_tables", "code_sections", "msgpack", "program_info", "bind", "weights", "open", "safetensors", "call", "kernel_call",
-           "args", "results", "ops", "interp", "frame", "object", "tensor", "kernel_ir_parse", "kernel_ir_compile",
+           "args", "args_text", "args_keep", "results", "ops", "interp", "frame", "object", "tensor", "kernel_ir_parse", "kernel_ir_compile",
            "kernel_ir_run", "kernel_ir_ops", "kernel_ir_move")  # fmt: skip
 """Sources that the coverage report is about: of native/src, native/kernels (kernel_ir_*) and native/weights."""
 LATE = ("bind", "weights", "open", "safetensors")
