@@ -45,6 +45,7 @@ from nimblevm.kernels.schedule.index import (
     mentions,
     steps_with,
 )
+from nimblevm.kernels.schedule.sum_nest import sum_nest
 
 ROWS = 12
 """Rows of a tile: twice the rows of the largest micro-kernel."""
@@ -74,29 +75,18 @@ class Block:
 
 def block_of(rows: For, buffers: Sequence[Buffer]) -> Block | None:
     """The parts of such a nest; None for another kind of loop."""
-    columns = rows.body[0] if len(rows.body) == 1 else None
-    if not isinstance(columns, For) or not (rows.parallel and columns.parallel):
+    nest = sum_nest(rows, rows.body[0]) if len(rows.body) == 1 else None
+    if nest is None:
         return None
-    if mentions(columns.extent, rows.var) or len(columns.body) < 2:
+    x, w = _factors(nest.term)
+    if x is None or w is None or not x.dtype == w.dtype == nest.local.dtype:
         return None
-    start, depth, *after = columns.body
-    if not isinstance(start, SetLocal) or not isinstance(depth, For) or not is_zero(start.value):
-        return None
-    if mentions(depth.extent, rows.var) or mentions(depth.extent, columns.var):
-        return None
-    if any(isinstance(s, For | Accumulate) for s in all_statements(after)):
-        return None
-    step = depth.body[0] if len(depth.body) == 1 else None
-    if not isinstance(step, Accumulate) or step.local is not start.local or step.op != "add":
-        return None
-    x, w = _factors(step.value)
-    if x is None or w is None or not x.dtype == w.dtype == start.local.dtype:
-        return None
+    columns, depth = nest.columns, nest.depth
     x_row = row_stride(x, rows.var, columns.var, depth.var, buffers)
     steps = _right_strides(w, rows.var, columns.var, depth.var, buffers)
     if x_row is None or steps is None:
         return None
-    return Block(rows, columns, depth, start.local, x, w, tuple(after), steps[0], x_row, *steps[1:])
+    return Block(rows, columns, depth, nest.local, x, w, nest.after, steps[0], x_row, *steps[1:])
 
 
 def _factors(value: Value) -> tuple[Load | None, Load | None]:

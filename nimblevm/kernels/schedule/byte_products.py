@@ -34,7 +34,8 @@ from nimblevm.kernels.loop_ir import (
 from nimblevm.kernels.panel_tile import TILE_ROW
 from nimblevm.kernels.rewrite import Rewriter, all_statements, replace_loops
 from nimblevm.kernels.schedule.blocks import row_stride
-from nimblevm.kernels.schedule.index import INDEX, STACK, const, folded, is_zero, least, mentions
+from nimblevm.kernels.schedule.index import INDEX, STACK, const, folded, least
+from nimblevm.kernels.schedule.sum_nest import sum_nest
 
 ROWS = 24
 """Rows of a tile: four times those of the largest micro-kernel."""
@@ -66,28 +67,16 @@ def nest_of(statement: For, buffers: Sequence[Buffer]) -> Nest | None:
 
 
 def _nest(rows: For, columns: For, buffers: Sequence[Buffer]) -> Nest | None:
-    if not (rows.parallel and columns.parallel) or mentions(columns.extent, rows.var):
+    nest = sum_nest(rows, columns)
+    x, w = (None, None) if nest is None else _factors(nest.term)
+    if nest is None or x is None or w is None:
         return None
-    if len(columns.body) < 2:
-        return None
-    start, depth, *after = columns.body
-    if not isinstance(start, SetLocal) or not isinstance(depth, For) or not is_zero(start.value):
-        return None
-    if mentions(depth.extent, rows.var) or mentions(depth.extent, columns.var):
-        return None
-    if any(isinstance(s, For | Accumulate) for s in all_statements(after)):
-        return None
-    step = depth.body[0] if len(depth.body) == 1 else None
-    if not isinstance(step, Accumulate) or step.local is not start.local or step.op != "add":
-        return None
-    x, w = _factors(step.value)
-    if x is None or w is None:
-        return None
+    depth = nest.depth
     x_row = row_stride(x, rows.var, columns.var, depth.var, buffers)
     w_row = row_stride(w, columns.var, rows.var, depth.var, buffers)
     if x_row is None or w_row is None:
         return None
-    return Nest(rows, columns, depth, start.local, x, w, tuple(after), x_row, w_row)
+    return Nest(rows, columns, depth, nest.local, x, w, nest.after, x_row, w_row)
 
 
 def has_byte_product(body: Sequence[Statement]) -> bool:
