@@ -202,6 +202,43 @@ def global_avg_pool3d(data: Operand, layout: str = "NCDHW", out_layout: str = ""
     return _adaptive("nn.global_avg_pool3d", data, layout, out_layout)
 
 
+def max_pool2d_grad(
+    out_grad: Operand,
+    data: Operand,
+    pool_size: Sizes = (1, 1),
+    strides: Sizes = (1, 1),
+    padding: Sizes = (0, 0),
+    layout: str = "NCHW",
+    out_layout: str = "",
+    ceil_mode: bool = False,
+) -> ir.Call:
+    """How data is to change for max_pool2d's result to change by out_grad."""
+    attrs = op.pool.ATTRS["nn.max_pool2d"](
+        pool_size=sizes(pool_size, 2), strides=sizes(strides, 2), padding=padding_of(padding, 2), layout=layout,
+        out_layout=out_layout, ceil_mode=ceil_mode,
+    )  # fmt: skip
+    return call_op("nn.max_pool2d_grad", out_grad, data, attrs=attrs)
+
+
+def avg_pool2d_grad(
+    out_grad: Operand,
+    data: Operand,
+    pool_size: Sizes = (1, 1),
+    strides: Sizes = (1, 1),
+    padding: Sizes = (0, 0),
+    layout: str = "NCHW",
+    out_layout: str = "",
+    ceil_mode: bool = False,
+    count_include_pad: bool = False,
+) -> ir.Call:
+    """How data is to change for avg_pool2d's result to change by out_grad."""
+    attrs = op.pool.ATTRS["nn.avg_pool2d"](
+        pool_size=sizes(pool_size, 2), strides=sizes(strides, 2), padding=padding_of(padding, 2), layout=layout,
+        out_layout=out_layout, ceil_mode=ceil_mode, count_include_pad=count_include_pad,
+    )  # fmt: skip
+    return call_op("nn.avg_pool2d_grad", out_grad, data, attrs=attrs)
+
+
 def _number(scale: Any, function: str, wanted: str) -> float:
     try:
         return float(scale.data.item() if isinstance(scale, ir.Constant) else scale)

@@ -105,21 +105,25 @@ def windows(row: Row, attrs: Any, sizes: tuple[Dim, ...]) -> list[Window]:
     ]
 
 
+def result_type(ctx: TypeContext, row: Row, data: TensorType, attrs: Any, index: int) -> TensorType:
+    """The type of the pool of argument `index`."""
+    layout = layout_of(ctx, "layout", attrs.layout, row.layout)
+    out_layout = layout_of(ctx, "out_layout", attrs.out_layout or layout, row.layout)
+    for name in ("pool_size", "strides", "dilation"):
+        numbers(ctx, name, getattr(attrs, name), row.rank, 1)
+    padding_of(ctx, attrs.padding, row.rank)
+    check_rank(ctx, data, layout, index)
+    found = dict(zip(layout, data.shape, strict=True))
+    sizes = tuple(found[letter] for letter in row.spatial)
+    for letter, window in zip(row.spatial, windows(row, attrs, sizes), strict=True):
+        require_fits(ctx, index, layout.index(letter), window)
+        found[letter] = window.out
+    return TensorType(arranged(out_layout, found), data.dtype)
+
+
 def _relation(row: Row) -> Callable[[TypeContext, tuple[Type, ...], Any], Type]:
     def relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: Any) -> Type:
-        data = tensor_of(ctx, arg_types, 0, DTYPES)
-        layout = layout_of(ctx, "layout", attrs.layout, row.layout)
-        out_layout = layout_of(ctx, "out_layout", attrs.out_layout or layout, row.layout)
-        for name in ("pool_size", "strides", "dilation"):
-            numbers(ctx, name, getattr(attrs, name), row.rank, 1)
-        padding_of(ctx, attrs.padding, row.rank)
-        check_rank(ctx, data, layout, 0)
-        found = dict(zip(layout, data.shape, strict=True))
-        sizes = tuple(found[letter] for letter in row.spatial)
-        for letter, window in zip(row.spatial, windows(row, attrs, sizes), strict=True):
-            require_fits(ctx, 0, layout.index(letter), window)
-            found[letter] = window.out
-        return TensorType(arranged(out_layout, found), data.dtype)
+        return result_type(ctx, row, tensor_of(ctx, arg_types, 0, DTYPES), attrs, 0)
 
     return relation
 

@@ -17,8 +17,11 @@ from nimblevm.relay.op import (
     einsum,
     matmul,
     pool,
+    pool_grad,
+    registry,
     resize,
 )
+from nimblevm.relay.types import TensorType
 from tests.relay.op.draw import (
     SIZES,
     Case,
@@ -196,6 +199,19 @@ def pool_case(source: Source, dtype: str, name: str) -> Case:
     return Case((data,), pool.ATTRS[name](**names))
 
 
+def _pool_grad(source: Source, dtype: str, name: str) -> Case:
+    """Of numbers that occur twice, also NaN and infinities."""
+    row = pool_grad.ROWS[name].pool
+    plain = pool_case(source, dtype, row.name)
+    (data,) = plain.inputs
+    if flag(source):
+        data = np.round(data)
+    result = plain.infer(registry.get(row.name))
+    assert isinstance(result, TensorType)
+    sizes = tuple(size for size in result.shape if isinstance(size, int))
+    return Case((array(source, sizes, dtype, special=False), data), plain.attrs)
+
+
 def _adaptive_pool(source: Source, dtype: str, name: str) -> Case:
     row = adaptive_pool.ROWS[name]
     layout = _layout(source, row.layout, "N" + row.spatial + "C")
@@ -304,5 +320,6 @@ CASES: dict[str, Callable[[Source, str], Case]] = {
     "nn.upsampling": _upsampling,
     **{row.name: _named(conv_case, row.name) for row in conv.TABLE},
     **{row.name: _named(pool_case, row.name) for row in pool.TABLE},
+    **{row.name: _named(_pool_grad, row.name) for row in pool_grad.TABLE},
     **{row.name: _named(_adaptive_pool, row.name) for row in adaptive_pool.TABLE},
 }
