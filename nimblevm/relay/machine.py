@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from nimblevm.abi import MAX_RANK
 from nimblevm.errors import (
+    CompileError,
     DimOverflow,
     FunctionNotFound,
     InternalError,
@@ -36,6 +38,8 @@ from nimblevm.relay.steps import Repetition, StepLoop
 from nimblevm.relay.types import (
     HAS_DIM,
     FuncType,
+    TensorType,
+    TupleType,
     Type,
     free_dims,
     substitute,
@@ -44,6 +48,8 @@ from nimblevm.relay.types import (
 from nimblevm.relay.values import ADTValue, Closure, Frame, RefValue, Value, describe
 
 Continuation = tuple[Any, ...]
+MAX_AXES = 32
+"""Of tensors of the interpreter: numpy has 64, 32 in its iterators, and some operators work on twice as many."""
 _MISSING = object()
 
 
@@ -89,7 +95,9 @@ class Program:
         if expected is None:
             if len(self._relations) > 4096:
                 self._relations.clear()
-            expected = self._relations[key] = op.relation(ConcreteContext(op, known), known, attrs)
+            expected = op.relation(ConcreteContext(op, known), known, attrs)
+            _check_axes(op.name, (*known, expected))
+            self._relations[key] = expected
         try:
             result = op.reference(args, attrs, expected)
         except (ValueError, MemoryError) as error:
@@ -101,6 +109,17 @@ class Program:
                 f"{op.name}: the reference gave {describe(result)}, the relation {expected!r}"
             )
         return result
+
+
+def _check_axes(name: str, types: tuple[Type, ...]) -> None:
+    """Compiled programs hold tensors of MAX_RANK axes; those of more than numpy computes with are refused here too."""
+    for type_ in types:
+        for part in type_.fields if isinstance(type_, TupleType) else (type_,):
+            if isinstance(part, TensorType) and len(part.shape) > MAX_AXES:
+                raise CompileError(
+                    f"{name}: {part!r} has rank {len(part.shape)}; the interpreter computes with tensors of at most "
+                    f"{MAX_AXES} axes (the runtime with {MAX_RANK}): merge some with reshape"
+                )
 
 
 def param_type(var: ir.Var) -> Type | None:

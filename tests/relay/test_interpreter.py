@@ -12,6 +12,7 @@ import pytest
 import nimblevm as nvm
 from nimblevm import relay
 from nimblevm.errors import (
+    CompileError,
     DivisionByZero,
     FunctionNotFound,
     IndexOutOfRange,
@@ -550,3 +551,22 @@ def test_module_of_tuples_in_and_out() -> None:
     np.testing.assert_array_equal(out[0], f32(2))
     with pytest.raises(InvalidInput, match="tuple of 2 fields, got 1"):
         evaluate(mod, ((1,),))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: relay.meshgrid([relay.take(x, relay.const(0))] * 65),
+        lambda x: relay.expand_dims(x, 0, 70),
+        lambda x: relay.ones((1,) * 70, "float32"),
+        lambda x: relay.tile(x, (1,) * 70),
+        lambda x: relay.stack([relay.expand_dims(x, 0, 31)] * 2, 0),
+    ],
+)
+def test_more_axes_than_numpy_has(make: Callable[[relay.Expr], relay.Expr]) -> None:
+    x = relay.var("x", shape=(2,))
+    mod = relay.IRModule.from_expr(relay.Function([x], make(x)))
+    with pytest.raises(CompileError, match=r"has rank \d\d; the interpreter computes.*32 axes"):
+        evaluate(mod, [np.ones(2, "float32")])
+    with pytest.raises(CompileError, match=r"has rank \d\d; the runtime holds"):
+        nvm.compile(mod, native=False)
