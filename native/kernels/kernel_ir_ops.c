@@ -126,7 +126,8 @@ UNSIGNED_TYPES(UNSIGNED_OPS)
 #define FLOAT_MATH(s, T, fn)                                          \
   static inline T NAME(floormod_value, s)(T x, T y) {                 \
     const T m = fn(fmod)(x, y);                                       \
-    return m != 0 && (m < 0) != (y < 0) ? m + y : m;                  \
+    if (m == 0) return fn(copysign)(m, y);                            \
+    return (m < 0) != (y < 0) ? m + y : m;                            \
   }                                                                   \
   BINARY(NAME(add, s), T, T, x + y)                                   \
   BINARY(NAME(sub, s), T, T, x - y)                                   \

@@ -10,8 +10,8 @@ after each. No operation is contracted to FMA, except that an Accumulate of op "
 a code generator. min and max of floats give NaN if either is NaN, and either zero of +0 and -0. Float to integer
 casts saturate, NaN gives 0; anything to bool is x != 0. `round` goes half away from zero. Shifts take the count
 modulo the width. Comparisons with NaN are false, ne true. Float `mod` is C's fmod, `floormod` that plus the divisor
-where the signs differ, `floordiv` floor(x / y); `pow` is C's and defined for floats only; add and max of bools are
-"or", mul and min "and". exp, log, ... are math_table's, bit for bit.
+where the signs differ, a zero with the divisor's sign, `floordiv` floor(x / y); `pow` is C's and defined for floats
+only; add and max of bools are "or", mul and min "and". exp, log, ... are math_table's, bit for bit.
 
 An expression is evaluated where a statement uses it, with the locals and buffers of that moment. Locals start as 0.
 

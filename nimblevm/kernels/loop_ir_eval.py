@@ -139,7 +139,9 @@ def _float_binary(op: str, x: Scalar, y: Scalar) -> Scalar:
             return np.floor(x / y)
         case "floormod":
             rest = np.fmod(x, y)
-            return rest + y if rest != 0 and (rest < 0) != (y < 0) else rest
+            if rest == 0:
+                return np.copysign(rest, y)
+            return rest + y if (rest < 0) != (y < 0) else rest
         case "pow":
             program = definition("pow", kind.__name__)
             return kind(evaluate_math(program, np.asarray(x), np.asarray(y))[()])
