@@ -16,7 +16,7 @@ from nimblevm.bytecode import serialize
 from nimblevm.compiler.kernel_key import is_region, region_key, structural_key
 from nimblevm.compiler.op_class import is_int
 from nimblevm.compiler.rewrite import postorder, type_of
-from nimblevm.errors import CompileError
+from nimblevm.errors import CompileError, InvalidInput
 from nimblevm.kernels import loop_ir
 from nimblevm.kernels.c_calls import CCall
 from nimblevm.kernels.c_kernels import BY_VARIANT
@@ -125,10 +125,13 @@ class KernelCache:
         without_c: bool = False,
     ) -> Entry:
         name = self.new_name(function)
-        lowered = lower_primitive(function, name, self.int_params(function))
+        place = f"{function.body.span}: " if function.body.span is not None else ""
+        try:
+            lowered = lower_primitive(function, name, self.int_params(function))
+        except InvalidInput as error:  # a size of its scratch
+            raise CompileError(f"{place}kernel {name}: {error}") from None
         problem = "" if lowered.c_kernels else beyond_limits(lowered.kernel)
         if problem:
-            place = f"{function.body.span}: " if function.body.span is not None else ""
             raise CompileError(f"{place}kernel {name}: {problem}; split the call that it is of")
         if without_c:
             lowered = dataclasses.replace(lowered, c_kernels=())

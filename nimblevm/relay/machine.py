@@ -22,6 +22,7 @@ from nimblevm.errors import (
     InvalidInput,
     MatchFailure,
     NimbleError,
+    OutOfMemory,
     ValueKindError,
 )
 from nimblevm.relay import ir
@@ -101,9 +102,15 @@ class Program:
         try:
             result = op.reference(args, attrs, expected)
         except (ValueError, MemoryError) as error:
-            if isinstance(error, NimbleError) or "too big" not in str(error):
+            if isinstance(error, NimbleError):
                 raise
-            raise DimOverflow(f"{op.name}: a result {expected!r} is too large") from error
+            if "too big" in str(error):
+                raise DimOverflow(f"{op.name}: a result {expected!r} is too large") from error
+            if isinstance(error, MemoryError):
+                raise OutOfMemory(
+                    f"{op.name}: no memory to compute {expected!r}: {error}"
+                ) from error
+            raise
         if not agrees(result, expected):
             raise InternalError(
                 f"{op.name}: the reference gave {describe(result)}, the relation {expected!r}"

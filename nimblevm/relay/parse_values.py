@@ -73,7 +73,12 @@ class ValueParser(TypeParser):
         if values is None:
             known = f"; it has {', '.join(self.meta_table)}" if self.meta_table else ""
             self.fail(f"the metadata has no {key}{known}", start)
-        index = int(number(self.source, token).digits)
+        found = number(self.source, token)
+        if found.is_float or found.dtype:
+            self.fail(
+                f"the index of a metadata reference is a whole number, not {token.text}", token
+            )
+        index = int(found.digits)
         if index >= len(values):
             self.fail(f"the metadata has {len(values)} of {key}, index {index} is beyond", token)
         return values[index]

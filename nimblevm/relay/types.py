@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 from nimblevm import dtypes
 from nimblevm.arguments import shown
-from nimblevm.errors import InvalidInputType
+from nimblevm.errors import InvalidInput, InvalidInputType
 from nimblevm.relay import dims
 from nimblevm.relay.dims import AnyDim, Dim, DimExpr, DimVar
 from nimblevm.relay.immutable import Immutable
@@ -130,15 +130,15 @@ class TensorType(Type):
 
 def _static_dim(value: Any) -> int:
     if not isinstance(value, SupportsInt) or isinstance(value, str | bytes):
-        raise TypeError(
+        raise InvalidInputType(
             "a dim is an integer >= 0, relay.Any() for an unknown one or relay.DimVar(name) for a named one, "
             f"not {value!r}"
         )
     size = int(value)
     if size < 0 or size != value:
-        raise ValueError(f"a static dim must be an integer >= 0, not {value!r}")
+        raise InvalidInput(f"a static dim must be an integer >= 0, not {value!r}")
     if size > 2**63 - 1:
-        raise ValueError(f"dim {size} does not fit int64")
+        raise InvalidInput(f"dim {size} does not fit int64")
     return size
 
 

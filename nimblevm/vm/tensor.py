@@ -14,7 +14,7 @@ from nimblevm import dtypes
 from nimblevm._ffi import ffi, lib
 from nimblevm.arguments import refuse_mask, shown
 from nimblevm.devices.device import Device
-from nimblevm.errors import InvalidInput, InvalidInputType, ValueMoved
+from nimblevm.errors import DimOverflow, InvalidInput, InvalidInputType, ValueMoved
 
 DTYPE_NUMBERS: Mapping[np.dtype[Any], int] = MappingProxyType(
     {np.dtype(row.numpy): row.number for row in dtypes.DTYPES}
@@ -173,7 +173,12 @@ def from_result(out: Any) -> Tensor:
     for axis in shape:
         size *= axis
     if size <= COPIED:
-        array = np.empty(shape, dtype)
+        try:
+            array = np.empty(shape, dtype)
+        except ValueError as error:  # no elements, but sizes of which numpy takes no product
+            raise DimOverflow(
+                f"a result of shape {tuple(shape)} is none of numpy: {error}"
+            ) from None
         if size:
             ffi.memmove(array, out.data, size)
         return Tensor(array)

@@ -31,7 +31,7 @@ from nimblevm.relay.dims import Dim
 from nimblevm.relay.op.broadcast_to import BroadcastToAttrs
 from nimblevm.relay.op.common import ALL, INTEGERS, Array, Attrs, axis_index, tensor_of
 from nimblevm.relay.op.concrete import ConcreteContext, concrete_type
-from nimblevm.relay.op.expand_dims import ExpandDimsAttrs
+from nimblevm.relay.op.expand_dims import MOST_AXES, ExpandDimsAttrs
 from nimblevm.relay.op.full import InitOpAttrs
 from nimblevm.relay.op.one_hot import OneHotAttrs
 from nimblevm.relay.op.pad import PAD_MODES, PadAttrs
@@ -235,6 +235,8 @@ def _expand_dims(ctx: TypeContext, args: tuple[Type, ...], attrs: Any) -> tuple[
     _scalar(ctx, args, 1)
     if attrs.num_newaxis < 0:
         raise ctx.fail(f"num_newaxis must be >= 0, not {attrs.num_newaxis}")
+    if attrs.num_newaxis > MOST_AXES:
+        raise ctx.fail(f"num_newaxis must be at most {MOST_AXES}, not {attrs.num_newaxis}")
     return len(data.shape) + attrs.num_newaxis, data.dtype
 
 

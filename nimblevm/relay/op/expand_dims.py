@@ -24,10 +24,16 @@ class ExpandDimsAttrs(Attrs):
     num_newaxis: int = 1
 
 
+MOST_AXES = 1024
+"""More than any tensor has; the type of a result has each axis."""
+
+
 def _relation(ctx: TypeContext, arg_types: tuple[Type, ...], attrs: ExpandDimsAttrs) -> Type:
     data = tensor_of(ctx, arg_types, 0)
     if attrs.num_newaxis < 0:
         raise ctx.fail(f"num_newaxis must be at least 0, not {attrs.num_newaxis}")
+    if attrs.num_newaxis > MOST_AXES:
+        raise ctx.fail(f"num_newaxis must be at most {MOST_AXES}, not {attrs.num_newaxis}")
     axis = axis_index(ctx, attrs.axis, len(data.shape) + 1)
     return TensorType(
         (*data.shape[:axis], *(1,) * attrs.num_newaxis, *data.shape[axis:]), data.dtype

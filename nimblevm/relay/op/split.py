@@ -31,11 +31,17 @@ class SplitAttrs(Attrs):
     axis: int = 0
 
 
+MOST_PARTS = 2**20
+"""The type of a result has each part."""
+
+
 def _sizes(ctx: TypeContext, size: Dim, axis: int, where: int | tuple[int, ...]) -> list[Dim]:
     """The sizes of the parts on the split axis."""
     if isinstance(where, int):
         if where < 1:
             raise ctx.fail(f"the number of sections must be at least 1, not {where}")
+        if where > MOST_PARTS:
+            raise ctx.fail(f"a tuple has at most {MOST_PARTS} fields, not {where} sections")
         if isinstance(size, int) and size % where:
             raise ctx.fail(f"{where} sections do not divide axis {axis} of size {size}", 0)
         part = dims.floordiv(size, where)
