@@ -69,7 +69,6 @@ TRANSFORM: Mapping[str, str] = {
     "Legalize": "leave it out: every operator has kernels for all of its dtypes",
     "ManifestLifetimes": "leave it out: registers hold values to their last use, and plan_memory shares storage",
     "PlanDevices": "nvm.compile(device='opencl,cuda') places what runs where (docs/device.md)",
-    "Defunctionalization": "leave it out: closures are compiled as they are",
     "ChangeBatch": "relay.Any() or relay.DimVar('n') makes the batch a size that the run decides",
     "FlexibleShapeDispatch": "relay.Any() or relay.DimVar('n') makes a size that the run decides",
     "recast": "a relay.ExprMutator with relay.cast changes the dtypes of calls",

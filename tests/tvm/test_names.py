@@ -23,7 +23,7 @@ ABSENT: dict[str, str | None] = {
     "tvm.relay": "TypeRelation optimize",
     "tvm.relay.nn": """Constant bitpack bitserial_conv2d bitserial_dense contrib_conv2d_nchwc conv2d_backward_weight""",
     "tvm.relay.transform": """AlterOpLayout AnnotateSpans
-        CapturePostDfsIndexInSpans ChangeBatch ConvertLayout Defunctionalization
+        CapturePostDfsIndexInSpans ChangeBatch ConvertLayout
         FlexibleShapeDispatch InlineCompilerFunctionsBoundTo
         LayoutConfig LazyGradientInit Legalize ManifestLifetimes MarkCompilerFunctionsAsExtern
         OutlineCompilerFunctionsWithExistingGlobalSymbols PlanDevices gradient recast to_cps

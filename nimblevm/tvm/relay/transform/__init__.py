@@ -19,6 +19,7 @@ from nimblevm.compiler.passes.combine_parallel import (
 )
 from nimblevm.compiler.passes.cse import CSE, cse_pass
 from nimblevm.compiler.passes.dead_code import DEAD_CODE
+from nimblevm.compiler.passes.defunctionalization import defunctionalize
 from nimblevm.compiler.passes.defuse_ops import DEFUSE_OPS
 from nimblevm.compiler.passes.div_to_mul import DIV_TO_MUL
 from nimblevm.compiler.passes.dynamic_to_static import DYNAMIC_TO_STATIC
@@ -57,7 +58,8 @@ from nimblevm.compiler.transform import (
 )
 from nimblevm.driver import evaluate_call
 from nimblevm.relay.infer_type import infer_expr
-from nimblevm.relay.ir import Call, Expr
+from nimblevm.relay.ir import Call, Expr, Function
+from nimblevm.relay.module import IRModule
 from nimblevm.relay.types import Type
 from nimblevm.tvm.absent import TRANSFORM, explain_absent
 
@@ -275,6 +277,11 @@ def CanonicalizeCast() -> Pass:
     return _cast()
 
 
+def Defunctionalization(func: Function, mod: IRModule) -> Function:
+    """The function without functions as values; data types and functions that it needs then are added to `mod`."""
+    return defunctionalize(func, mod)
+
+
 def ToMixedPrecision(mixed_precision_type: str = "float16", missing_op_mode: int = 1) -> Pass:
     """Products in float16, and what follows them; sums and steep functions in float32. The context's config
     "relay.ToMixedPrecision.keep_orig_output_dtype" lets the program's results keep their dtypes.
@@ -326,14 +333,14 @@ def RemoveUnusedFunctions(entry_functions: Sequence[str] | None = None) -> Pass:
 
 __all__ = [
     "AnnotateTarget", "BackwardFoldScaleAxis", "CanonicalizeCast", "CanonicalizeOps", "CombineParallelBatchMatmul",
-    "CombineParallelConv2D", "CombineParallelDense", "DeadCodeElimination", "DefuseOps", "DivToMul",
-    "DynamicToStatic", "EliminateCommonSubexpr", "EtaExpand", "FakeQuantizationToInteger", "FastMath",
+    "CombineParallelConv2D", "CombineParallelDense", "DeadCodeElimination", "Defunctionalization", "DefuseOps",
+    "DivToMul", "DynamicToStatic", "EliminateCommonSubexpr", "EtaExpand", "FakeQuantizationToInteger", "FastMath",
     "FlattenAtrousConv", "FoldConstant", "FoldExplicitPadding", "FoldScaleAxis", "ForwardFoldScaleAxis",
     "FunctionPass", "FuseOps", "InferType", "InferTypeLocal", "Inline", "LambdaLift", "MergeCompilerRegions",
     "MergeComposite", "ModulePass", "PartialEvaluate", "PartitionGraph", "Pass", "PassContext",
     "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyInference", "SplitArgs", "ToANormalForm",
-    "ToBasicBlockNormalForm", "ToGraphNormalForm", "ToMixedPrecision", "build_config", "function_pass",
-    "module_pass", "passes_off",
+    "ToBasicBlockNormalForm", "ToGraphNormalForm", "ToMixedPrecision", "build_config", "function_pass", "module_pass",
+    "passes_off",
 ]  # fmt: skip
 
 explain_arguments(globals(), __all__)
