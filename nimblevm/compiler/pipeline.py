@@ -22,6 +22,7 @@ from nimblevm.compiler.passes.manifest_alloc import MANIFEST_ALLOC
 from nimblevm.compiler.passes.move_projections import MOVE_PROJECTIONS
 from nimblevm.compiler.passes.name_effects import NAME_EFFECTS
 from nimblevm.compiler.passes.open_regions import OPEN_REGIONS
+from nimblevm.compiler.passes.order_weights import ORDER_WEIGHTS
 from nimblevm.compiler.passes.pack_convolutions import PACK_CONVOLUTIONS
 from nimblevm.compiler.passes.pack_weights import PACK_WEIGHTS
 from nimblevm.compiler.passes.partition import PARTITION
@@ -64,6 +65,7 @@ PIPELINE = Sequential(
         PARTITION,
         PACK_CONVOLUTIONS,
         WINOGRAD,
+        ORDER_WEIGHTS,
         SPLIT_CALLS,
         DEAD_CODE,
         PACK_WEIGHTS,
