@@ -29,7 +29,7 @@ from nimblevm.kernels.llvm_threads import ThreadedText
 from nimblevm.kernels.loop_ir import Kernel, PanelProduct
 from nimblevm.kernels.rewrite import all_statements
 from nimblevm.kernels.schedule import schedule
-from nimblevm.kernels.schedule.byte_products import has_byte_product
+from nimblevm.kernels.schedule.byte_products import has_byte_product, has_byte_tile
 from nimblevm.kernels.variants import Choices
 
 if importlib.util.find_spec("llvmlite") is not None:
@@ -173,7 +173,7 @@ def _section(
     if info is None:
         _ir_only("this machine's architecture has no code generator", "")
         return None
-    info = _asked(info, kernels)
+    info = _asked(info, kernels, choices)
     texts, functions = module_texts(kernels, info, choices)
     count = sum(index >= 0 for index in functions)
     if count == 0:
@@ -195,10 +195,11 @@ def _section(
     return NativeCode(info.text, elf, count, functions, producer)
 
 
-def _asked(info: TargetInfo, kernels: Sequence[Kernel]) -> TargetInfo:
+def _asked(info: TargetInfo, kernels: Sequence[Kernel], choices: Choices | None) -> TargetInfo:
     """The target without what no kernel has a use for and no level has: the section then fits more machines."""
     beyond = set(info.features).intersection(targets.BEYOND)
-    if not beyond or any(has_byte_product(kernel.body) for kernel in kernels):
+    of_bytes = (schedule(k, info.features, choices) for k in kernels if has_byte_product(k))
+    if not beyond or any(map(has_byte_tile, of_bytes)):
         return info
     return replace(info, features=tuple(f for f in info.features if f not in beyond))
 

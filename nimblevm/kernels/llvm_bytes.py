@@ -34,22 +34,35 @@ COLUMNS = 4
 """Columns at once."""
 TURNS = 64
 """Turns of the depth of an instruction."""
+DOT = "llvm.x86.avx512.vpdpbusd.512"
+REDUCE = f"llvm.vector.reduce.add.v{TURNS // 4}i32"
+FLIPPED = "splat (i8 -128)"
+"""A vector of zeros, flipped."""
+
+
+def masked_load(count: int) -> str:
+    """The function that loads bytes of which a mask chooses."""
+    return f"llvm.masked.load.v{count}i8.p0"
+
+
 _BYTES, _SUMS = f"<{TURNS} x i8>", f"<{TURNS // 4} x i32>"
-_DOT = "llvm.x86.avx512.vpdpbusd.512"
-_LOAD = f"llvm.masked.load.v{TURNS}i8.p0"
-_REDUCE = f"llvm.vector.reduce.add.v{TURNS // 4}i32"
+_LOAD = masked_load(TURNS)
 _PARAMS = "ptr %x, i64 %x_row, ptr %w, i64 %w_row, i64 %depth, ptr %tile, i64 %rows, i64 %columns"
-_DECLARATIONS = f"""declare {_SUMS} @{_DOT}({_SUMS}, {_SUMS}, {_SUMS})
+_DECLARATIONS = f"""declare {_SUMS} @{DOT}({_SUMS}, {_SUMS}, {_SUMS})
 declare {_BYTES} @{_LOAD}(ptr, i32 immarg, <{TURNS} x i1>, {_BYTES})
-declare i32 @{_REDUCE}({_SUMS})
+declare i32 @{REDUCE}({_SUMS})
 declare i64 @llvm.smin.i64(i64, i64)
 """
-_FLIPPED = "splat (i8 -128)"
 
 
 def has_instruction(features: Sequence[str]) -> bool:
     """Whether a CPU with these features, LLVM names, runs the micro-kernels."""
     return set(NEEDS) <= set(features)
+
+
+def numbers(count: int) -> str:
+    """0, 1, 2, .. as a vector."""
+    return f"<{', '.join(f'i64 {i}' for i in range(count))}>"
 
 
 def symbol(x_type: str, w_type: str) -> str:
@@ -104,7 +117,7 @@ class _Loop:
         if self.columns:
             self._keep()
         else:
-            self.lines.append(f"  ret i32 {self.do(f'call i32 @{_REDUCE}({_SUMS} %end.0.0)')}")
+            self.lines.append(f"  ret i32 {self.do(f'call i32 @{REDUCE}({_SUMS} %end.0.0)')}")
         return "\n".join([*self.lines, "}"]) + "\n"
 
     def _depth(self) -> None:
@@ -131,7 +144,7 @@ class _Loop:
             f"  %rest.v = insertelement <{TURNS} x i64> poison, i64 %rest, i64 0",
             f"  %rest.all = shufflevector <{TURNS} x i64> %rest.v, <{TURNS} x i64> poison, "
             f"<{TURNS} x i32> zeroinitializer",
-            f"  %mask = icmp ult <{TURNS} x i64> {_numbers()}, %rest.all",
+            f"  %mask = icmp ult <{TURNS} x i64> {numbers(TURNS)}, %rest.all",
         ]
         last = self._turn(now, masked=True)
         self.lines += ["  br label %end", "end:"]
@@ -146,21 +159,21 @@ class _Loop:
     def _turn(self, sums: dict[tuple[int, int], str], masked: bool) -> dict[tuple[int, int], str]:
         """One vector of the depth, at index k."""
         columns = [self._column(c, masked) for c in range(self.columns)]
-        columns = columns or [self._as_sums(_FLIPPED)]
+        columns = columns or [self._as_sums(FLIPPED)]
         new = {}
         for r in range(self.rows):
             x = self._as_sums(self._load(f"%x{r}", masked))
             for c, w in enumerate(columns):
                 first, second = (x, w) if self.unsigned_x else (w, x)
                 new[r, c] = self.do(
-                    f"call {_SUMS} @{_DOT}({_SUMS} {sums[r, c]}, {_SUMS} {first}, {_SUMS} {second})"
+                    f"call {_SUMS} @{DOT}({_SUMS} {sums[r, c]}, {_SUMS} {first}, {_SUMS} {second})"
                 )
         return new
 
     def _column(self, c: int, masked: bool) -> str:
         value = self._load(f"%w{c}", masked)
         if self.flips:
-            value = self.do(f"xor {_BYTES} {value}, {_FLIPPED}")
+            value = self.do(f"xor {_BYTES} {value}, {FLIPPED}")
         return self._as_sums(value)
 
     def _load(self, row: str, masked: bool) -> str:
@@ -221,10 +234,6 @@ class _Loop:
                 self.do(f"shufflevector {wide} {value}, {wide} poison, <{size} x i32> <{mask}>")
             )
         return self.do(f"add <{size} x i32> {parts[0]}, {parts[1]}")
-
-
-def _numbers() -> str:
-    return f"<{', '.join(f'i64 {i}' for i in range(TURNS))}>"
 
 
 def _chooser(name: str, flips: bool) -> str:
@@ -300,4 +309,7 @@ def _rows_text(name: str, rows: int, flips: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-__all__ = ["declaration", "has_instruction", "module_text", "symbol"]
+__all__ = [
+    "DOT", "FLIPPED", "REDUCE", "TURNS", "declaration", "has_instruction", "masked_load", "module_text", "numbers",
+    "symbol",
+]  # fmt: skip

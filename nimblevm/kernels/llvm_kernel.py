@@ -31,6 +31,7 @@ from nimblevm.kernels.loop_ir import (
     Beside,
     Binary,
     ByteProduct,
+    ByteWindows,
     Cast,
     CheckIndex,
     Compare,
@@ -45,6 +46,7 @@ from nimblevm.kernels.loop_ir import (
     PackPanels,
     PanelProduct,
     Part,
+    Product,
     Select,
     SetDim,
     SetLocal,
@@ -83,12 +85,7 @@ class KernelText(ScopedValues):
         self.pitch_of = pitches(kernel)
         self.noalias = [i not in self.shared_storage for i in range(len(kernel.buffers))]
         products = all_statements(kernel.body)
-        self.panels = {
-            tile
-            for s in products
-            if isinstance(s, ByteProduct | PanelProduct | WindowProduct)
-            for tile in tiles(s)
-        }
+        self.panels = {tile for s in products if isinstance(s, Product) for tile in tiles(s)}
         self.stack = {i for i, b in enumerate(kernel.buffers) if b.name == STACK}
         self.operands = [i for i in range(len(kernel.buffers)) if i not in self.stack]
         self.n_dims = len(kernel.dims) + len(self.pitch_of)
@@ -199,6 +196,8 @@ class KernelText(ScopedValues):
                     self._pack_panels(statement)
                 case ByteProduct():
                     self._byte_product(statement)
+                case ByteWindows():
+                    self._byte_windows(statement)
                 case WindowProduct():
                     self._window_product(statement)
                 case _:
@@ -416,6 +415,15 @@ class KernelText(ScopedValues):
         args = [self._place(x), self._i64(statement.x_row), self._place(w)]
         args += [*map(self._i64, (statement.w_row, statement.depth)), f"ptr %b{statement.tile}"]
         args += map(self._i64, (statement.rows, statement.columns))
+        self.lines.void(f"call void @{function}({', '.join(args)})")
+
+    def _byte_windows(self, statement: ByteWindows) -> None:
+        x, w = statement.x, statement.w
+        function = self.lines.helpers.byte_windows(x.dtype, w.dtype)
+        args = [self._place(x), f"ptr %b{statement.offsets}", self._place(w)]
+        args += [*map(self._i64, (statement.w_row, statement.depth)), f"ptr %b{statement.tile}"]
+        args += map(self._i64, (statement.rows, statement.panels))
+        args.append(f"i1 {self._value(statement.more)}")
         self.lines.void(f"call void @{function}({', '.join(args)})")
 
     def _pack_panels(self, statement: PackPanels) -> None:

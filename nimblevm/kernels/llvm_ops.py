@@ -14,6 +14,7 @@ from nimblevm import dtypes
 from nimblevm.errors import Unsupported
 from nimblevm.kernels import (
     llvm_beside,
+    llvm_byte_windows,
     llvm_bytes,
     llvm_half,
     llvm_pack,
@@ -157,6 +158,14 @@ class Helpers:
         if name not in self.texts:
             self.texts[name] = llvm_windows.declaration(dtype)
             self.modules[name] = SCHEDULED + llvm_windows.module_text(dtype, self.features)
+        return name
+
+    def byte_windows(self, x_type: str, w_type: str) -> str:
+        """The micro-kernels of sums over windows of bytes."""
+        name = llvm_byte_windows.symbol(x_type, w_type)
+        if name not in self.texts:
+            self.texts[name] = llvm_byte_windows.declaration(x_type, w_type)
+            self.modules[name] = SCHEDULED + llvm_byte_windows.module_text(x_type, w_type)
         return name
 
     def bytes(self, x_type: str, w_type: str) -> str:

@@ -40,6 +40,8 @@ BINARY = ("add", "sub", "mul", "div", "mod", "floordiv", "floormod", "min", "max
           "xor", "shl", "shr")  # fmt: skip
 COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")
 ACCUMULATE = ("add", "mul", "min", "max", "and", "or")
+BYTES = ("int8", "uint8")
+"""dtypes of products with instructions of their own (ByteProduct, ByteWindows)."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -300,6 +302,31 @@ class ByteProduct(Statement):
     depth: Value
     rows: Value
     columns: Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ByteWindows(Statement):
+    """A tile of sums over windows of planes of int8 or uint8, times weights that run along the window. Made by
+    schedules, never stored in files.
+
+    tile[TILE_ROW r + c] = sum over k < depth of x[offsets[k] + c] * w[r w_row + k] for r < rows, c < 16 panels <=
+    TILE_ROW (llvm_byte_windows.py), int32 that wraps; `more`: what the tile holds is added. offsets: an array of int64
+    on the stack; x and w are the elements that offsets and strides (in elements) count from.
+    """
+
+    tile: int
+    x: Load
+    offsets: int
+    w: Load
+    w_row: Value
+    depth: Value
+    rows: Value
+    panels: Value
+    more: Value
+
+
+Product = ByteProduct | ByteWindows | PanelProduct | WindowProduct
+"""Statements that write tiles on the stack."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)

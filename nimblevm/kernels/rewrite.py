@@ -9,6 +9,7 @@ from nimblevm.kernels.loop_ir import (
     Barrier,
     Binary,
     ByteProduct,
+    ByteWindows,
     Cast,
     CheckIndex,
     Compare,
@@ -22,6 +23,7 @@ from nimblevm.kernels.loop_ir import (
     PackPanels,
     PanelProduct,
     Part,
+    Product,
     Select,
     SetDim,
     SetLocal,
@@ -103,6 +105,9 @@ def values_of(statement: Statement) -> tuple[Value, ...]:
         case ByteProduct():
             counts = (statement.depth, statement.rows, statement.columns)
             return (statement.x, statement.x_row, statement.w, statement.w_row, *counts)
+        case ByteWindows():
+            counts = (statement.depth, statement.rows, statement.panels)
+            return (statement.x, statement.w, statement.w_row, *counts, statement.more)
         case WindowProduct():
             steps = [value for step in statement.steps for value in step]
             counts = (statement.depth, statement.rows, statement.panels)
@@ -110,7 +115,7 @@ def values_of(statement: Statement) -> tuple[Value, ...]:
     raise TypeError(f"unknown statement {type(statement).__name__}")
 
 
-def tiles(statement: ByteProduct | PanelProduct | WindowProduct) -> set[int]:
+def tiles(statement: Product) -> set[int]:
     """The tiles that a product writes."""
     beside = statement.beside if isinstance(statement, PanelProduct) else None
     return {statement.tile} if beside is None else {statement.tile, beside.tile}

@@ -1,4 +1,6 @@
-"""The convolutions of resnet18 and its pools at batch 1, sizes of images unknown: GFLOP/s, and ns an output of pools."""
+"""The convolutions of resnet18 and its pools at batch 1, sizes of images unknown: GFLOP/s of floats, us of bytes, and ns
+an output of pools.
+"""
 
 from __future__ import annotations
 
@@ -49,6 +51,37 @@ def test_convolution(benchmark: Any, layer: tuple[int, ...], layout: str) -> Non
     flops = 2 * channels * outs * kernel * kernel * out * out
     name = f"conv {layout} {channels}->{outs} {kernel}x{kernel}/{stride} at {size}, GFLOP/s"
     record(benchmark, name, "vm", flops / took if took else 0.0, None)
+
+
+@pytest.mark.parametrize("target", ["native", "x86-64-v4"])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("kind", ["float32", "int8", "uint8"])
+@pytest.mark.parametrize(
+    "layer", [*LAYERS, (256, 14, 256, 1, 1), (64, 7, 64, 1, 1), (8, 8, 8, 3, 1)]
+)
+def test_convolution_of_bytes(
+    benchmark: Any, layer: tuple[int, ...], kind: str, layout: str, target: str
+) -> None:
+    """kind: of the data; the weight is int8, or float32 too."""
+    channels, size, outs, kernel, stride = layer
+    weight_type, out = (kind, kind) if kind == "float32" else ("int8", "int32")
+    kernel_layout = "OIHW" if layout == "NCHW" else "HWIO"
+    data: dict[str, Any] = {c: relay.Any() for c in "NHW"} | {"C": channels}
+    sizes = {"N": 1, "C": channels, "H": size, "W": size}
+    weights = {"O": outs, "I": channels, "H": kernel, "W": kernel}
+    rng = np.random.default_rng(0)
+    w = rng.integers(-128, 128, [weights[c] for c in kernel_layout]).astype(weight_type)
+    x = relay.var("x", shape=tuple(data[c] for c in layout), dtype=kind)
+    conv = nn.conv2d(
+        x, relay.const(w), strides=stride, padding=kernel // 2, data_layout=layout, kernel_layout=kernel_layout,
+        channels=outs, kernel_size=(kernel, kernel), out_dtype=out,
+    )  # fmt: skip
+    mod = relay.IRModule.from_expr(relay.Function([x], nn.relu(conv)))
+    vm = nvm.VirtualMachine(nvm.compile(mod, target=target))
+    image = rng.integers(0, 128, [sizes[c] for c in layout]).astype(kind)
+    took = nanoseconds(benchmark, lambda: vm.run(image), ROUNDS)
+    name = f"conv {layout} {channels}->{outs} {kernel}x{kernel}/{stride} at {size}, {kind}, {target}, us"
+    record(benchmark, name, "vm", took / 1000, None)
 
 
 @pytest.mark.parametrize("kind", ["max", "avg"])

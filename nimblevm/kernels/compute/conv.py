@@ -13,7 +13,7 @@ from typing import Any
 
 from nimblevm.kernels.compute.common import tensor_type, wide
 from nimblevm.kernels.compute.windows import Planes
-from nimblevm.kernels.loop_ir import Value
+from nimblevm.kernels.loop_ir import BYTES, Value
 from nimblevm.kernels.tensor_expr import (
     Compute,
     Emitter,
@@ -39,6 +39,10 @@ class _Conv:
         self.em, self.row, self.attrs = em, row, attrs
         self.data, self.weight = (single(arg) for arg in args)
         self.dtype, self.sum_dtype = tensor_type(out).dtype, wide(out.dtype)
+        # Bytes are multiplied as they are: an instruction of some CPUs does (schedule/byte_windows.py).
+        both = {self.data.dtype, self.weight.dtype}
+        self.of_bytes = both <= set(BYTES) and self.dtype == self.sum_dtype == "int32"
+        self.plane_dtype = self.data.dtype if self.of_bytes else self.sum_dtype
         self.out_layout = attrs.out_layout or attrs.data_layout
         self.of_data = dict(zip(attrs.data_layout, self.data.shape, strict=True))
         self.of_out = dict(zip(self.out_layout, out.shape, strict=True))
@@ -52,10 +56,14 @@ class _Conv:
         self.outer = dims.floordiv(self.of_out["C"], attrs.groups)
         if not row.transposed and isinstance(of_weight["I"], int):
             self.inner = of_weight["I"]
+        # A copy of bytes has all weights of an output in a row, for that instruction, channel by channel.
+        self.layout = attrs.kernel_layout
+        if self.of_bytes and not row.transposed and self.layout[0] != "O":
+            self.layout = "OI" + row.spatial
         self.starts: list[Dim] = []
         lead = (self.of_data["N"], attrs.groups)
         found = self._windows()
-        self.planes = Planes(em, (*lead, self.inner), found, self.sum_dtype, row.transposed)
+        self.planes = Planes(em, (*lead, self.inner), found, self.plane_dtype, row.transposed)
         self.sums = self.planes.results((*lead, self.outer), self.sum_dtype)
         self.factors = self._factors()
 
@@ -78,10 +86,13 @@ class _Conv:
             return self.weight
 
         def at(index: Index) -> Steps:
-            value = yield self.weight, index
+            found = dict(zip(self.layout, index, strict=True))
+            value = yield self.weight, arranged(self.attrs.kernel_layout, found)
             return self.em.b.cast(self.em.b.cast(value, self.dtype), self.sum_dtype)
 
-        return TensorExpr(self.weight.shape, self.sum_dtype, at, 1, stored=True)
+        sizes = dict(zip(self.attrs.kernel_layout, self.weight.shape, strict=True))
+        shape = tuple(sizes[letter] for letter in self.layout)
+        return TensorExpr(shape, self.sum_dtype, at, 1, stored=True)
 
     def element(self, lead: Index, place: Index) -> Steps:
         """An element of data for the planes."""
@@ -90,7 +101,7 @@ class _Conv:
         found = {"N": n, "C": b.add(b.mul(group, self.em.dim(self.inner)), channel)}
         found.update(zip(self.row.spatial, place, strict=True))
         value = yield self.data, arranged(self.attrs.data_layout, found)
-        return b.cast(value, self.dtype)
+        return value if self.of_bytes else b.cast(value, self.dtype)
 
     def sum_at(self, lead: Index, q: Value) -> Steps:
         """The sum at position q of the planes."""
@@ -98,14 +109,14 @@ class _Conv:
         n, group, channel = lead
 
         # In the order in which a row of the weight lies in memory.
-        layout = self.attrs.kernel_layout
+        layout = self.layout
         first = layout.index("I") < layout.index(self.row.spatial[0])
 
         def term(inside: Index) -> Steps:
             i, *offset = inside if first else (inside[-1], *inside[:-1])
             x = yield self.planes.tensor, self.planes.index((n, group, i), tuple(offset), q)
             w = yield self.factors, self._weight_index(group, channel, i, offset)
-            return b.mul(x, w)
+            return b.mul(b.cast(x, self.sum_dtype), w)
 
         extents = (self.inner, *self.kernel) if first else (*self.kernel, self.inner)
         start = b.const(0, self.sum_dtype)
@@ -125,7 +136,7 @@ class _Conv:
         else:
             found = {"I": i, "O": b.add(b.mul(group, self.em.dim(self.outer)), channel)}
         found.update(zip(self.row.spatial, offset, strict=True))
-        return arranged(self.attrs.kernel_layout, found)
+        return arranged(self.layout, found)
 
     def at(self, index: Index) -> Steps:
         em, b = self.em, self.em.b
@@ -134,7 +145,7 @@ class _Conv:
         if self.row.transposed:
             yield from self.planes.fill_spread(self.starts, self.steps, self.sizes, self.element)
         else:
-            yield from self.planes.fill(b.const(0, self.sum_dtype), self.element)
+            yield from self.planes.fill(b.const(0, self.plane_dtype), self.element)
         yield from self.planes.compute(self.sums, self.sum_at)
         found = dict(zip(self.out_layout, index, strict=True))
         channel = found["C"]

@@ -9,6 +9,7 @@ from nimblevm.kernels.registers import Registers
 from nimblevm.kernels.schedule.beside import tile_beside
 from nimblevm.kernels.schedule.blocks import tile_blocks
 from nimblevm.kernels.schedule.byte_products import tile_bytes
+from nimblevm.kernels.schedule.byte_windows import tile_byte_windows
 from nimblevm.kernels.schedule.dense import tile_products
 from nimblevm.kernels.schedule.index import STACK
 from nimblevm.kernels.schedule.lanes import tile_lanes
@@ -25,7 +26,8 @@ def schedule(kernel: Kernel, features: tuple[str, ...], choices: Choices | None 
     Buffers named STACK, behind the kernel's own, are arrays on the stack.
     """
     registers = Registers.of(features).count
-    buffers, body = tile_windows(kernel.buffers, kernel.body, images_only=True)
+    buffers, body = tile_byte_windows(kernel.buffers, kernel.body, features)
+    buffers, body = tile_windows(buffers, body, images_only=True)
     buffers, body = tile_beside(buffers, body, features, choices)
     buffers, body = tile_panels(buffers, body, features, choices)
     buffers, body = tile_windows(buffers, body, images_only=False)

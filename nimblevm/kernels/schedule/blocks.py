@@ -98,7 +98,7 @@ def _factors(value: Value) -> tuple[Load | None, Load | None]:
     return (x, w) if isinstance(x, Load) and isinstance(w, Load) else (None, None)
 
 
-def _stride(buffer: Buffer, axis: int) -> Value | None:
+def stride(buffer: Buffer, axis: int) -> Value | None:
     """Elements from one index of an axis to the next; None if an axis may be stretched."""
     if any(a.broadcast for a in buffer.axes[axis:]):
         return None
@@ -108,7 +108,7 @@ def _stride(buffer: Buffer, axis: int) -> Value | None:
     return total
 
 
-def _only_axis(load: Load, var: LoopVar) -> int | None:
+def only_axis(load: Load, var: LoopVar) -> int | None:
     """The axis whose index is `var` plus what does not depend on it, if no other index depends on it."""
     axes = [a for a, index in enumerate(load.indices) if mentions(index, var)]
     if len(axes) != 1 or not steps_with(load.indices[axes[0]], var):
@@ -122,14 +122,14 @@ def row_stride(
     """Elements between the rows of a left operand that is contiguous along the depth; None for another one."""
     buffer = buffers[x.buffer]
     last = len(x.indices) - 1
-    if last < 0 or _only_axis(x, depth) != last or buffer.axes[last].broadcast:
+    if last < 0 or only_axis(x, depth) != last or buffer.axes[last].broadcast:
         return None
     if mentions(x, column):
         return None
     if not mentions(x, row):
         return const(0)
-    axis = _only_axis(x, row)
-    return None if axis is None else _stride(buffer, axis)
+    axis = only_axis(x, row)
+    return None if axis is None else stride(buffer, axis)
 
 
 def _right_strides(
@@ -137,11 +137,11 @@ def _right_strides(
 ) -> tuple[bool, Value, Value] | None:
     """(packed, step along the depth, step from panel to panel) of a right operand; None if it lies in another way."""
     buffer = buffers[w.buffer]
-    axis = _only_axis(w, depth)
+    axis = only_axis(w, depth)
     last = len(w.indices) - 1
     if axis is None or axis == last or mentions(w, row):
         return None
-    step = _stride(buffer, axis)
+    step = stride(buffer, axis)
     if step is None:
         return None
     with_column = [a for a, index in enumerate(w.indices) if mentions(index, column)]
@@ -151,7 +151,7 @@ def _right_strides(
     whole = isinstance(size, Const) and size.value == LANES
     if len(with_column) != 2 or with_column[1] != last or not whole:
         return None
-    panel = _stride(buffer, with_column[0])
+    panel = stride(buffer, with_column[0])
     if panel is None or not _is_of(w.indices[last], "floormod", column):
         return None
     return (True, step, panel) if _is_of(w.indices[with_column[0]], "floordiv", column) else None
@@ -180,7 +180,7 @@ def pack_of(loop: For, buffers: Sequence[Buffer]) -> PackPanels | None:
     if not in_place or any(mentions(i, v) for i in outer for v in (row, depth)):
         return None
     target = buffers[store.buffer]
-    step = _stride(target, len(outer))
+    step = stride(target, len(outer))
     # The row runs along the depth: as a left operand does.
     between = row_stride(source, row, LoopVar(INDEX, ""), depth, buffers)
     size = target.axes[-1].size
@@ -288,4 +288,4 @@ def tile_blocks(
     return tuple(blocker.buffers), new
 
 
-__all__ = ["Block", "block_of", "row_stride", "tile_blocks"]
+__all__ = ["Block", "block_of", "only_axis", "row_stride", "stride", "tile_blocks"]

@@ -16,14 +16,17 @@ from dataclasses import dataclass
 
 from nimblevm.kernels import llvm_bytes
 from nimblevm.kernels.loop_ir import (
+    BYTES,
     Accumulate,
     Axis,
     Binary,
     Buffer,
     ByteProduct,
+    ByteWindows,
     Cast,
     Const,
     For,
+    Kernel,
     Load,
     Local,
     LoopVar,
@@ -35,11 +38,11 @@ from nimblevm.kernels.panel_tile import TILE_ROW
 from nimblevm.kernels.rewrite import Rewriter, all_statements, replace_loops
 from nimblevm.kernels.schedule.blocks import row_stride
 from nimblevm.kernels.schedule.index import INDEX, STACK, const, folded, least
+from nimblevm.kernels.schedule.narrow import narrowed
 from nimblevm.kernels.schedule.sum_nest import sum_nest
 
 ROWS = 24
 """Rows of a tile: four times those of the largest micro-kernel."""
-BYTES = ("int8", "uint8")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -68,7 +71,7 @@ def nest_of(statement: For, buffers: Sequence[Buffer]) -> Nest | None:
 
 def _nest(rows: For, columns: For, buffers: Sequence[Buffer]) -> Nest | None:
     nest = sum_nest(rows, columns)
-    x, w = (None, None) if nest is None else _factors(nest.term)
+    x, w = (None, None) if nest is None else factors(nest.term)
     if nest is None or x is None or w is None:
         return None
     depth = nest.depth
@@ -79,15 +82,22 @@ def _nest(rows: For, columns: For, buffers: Sequence[Buffer]) -> Nest | None:
     return Nest(rows, columns, depth, nest.local, x, w, nest.after, x_row, w_row)
 
 
-def has_byte_product(body: Sequence[Statement]) -> bool:
-    """Whether there is a sum of products of bytes, tiled or not."""
+def has_byte_product(kernel: Kernel) -> bool:
+    """Whether an unscheduled kernel has a sum of products of bytes, to be tiled or not."""
+    _, body = narrowed(kernel.buffers, kernel.body)
     return any(
-        isinstance(s, Accumulate) and s.op == "add" and None not in _factors(s.value)
+        isinstance(s, Accumulate) and s.op == "add" and None not in factors(s.value)
         for s in all_statements(body)
     )
 
 
-def _factors(value: Value) -> tuple[Load | None, Load | None]:
+def has_byte_tile(kernel: Kernel) -> bool:
+    """Whether a scheduled kernel has tiles of the instruction."""
+    return any(isinstance(s, ByteProduct | ByteWindows) for s in all_statements(kernel.body))
+
+
+def factors(value: Value) -> tuple[Load | None, Load | None]:
+    """The bytes that a product is of; None for another factor."""
     if not isinstance(value, Binary) or value.op != "mul" or value.dtype != "int32":
         return None, None
     return _byte(value.lhs), _byte(value.rhs)
@@ -182,4 +192,4 @@ def tile_bytes(
     return tuple(tiler.buffers), new
 
 
-__all__ = ["has_byte_product", "nest_of", "tile_bytes"]
+__all__ = ["has_byte_product", "has_byte_tile", "nest_of", "tile_bytes"]

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from nimblevm.kernels.loop_ir import (
     Accumulate,
     Binary,
-    ByteProduct,
+    ByteWindows,
     Const,
     For,
     Kernel,
@@ -26,7 +26,7 @@ from nimblevm.kernels.loop_ir import (
     Local,
     LoopVar,
     PackPanels,
-    PanelProduct,
+    Product,
     SetDim,
     SetLocal,
     Statement,
@@ -166,7 +166,7 @@ def _is_leaf(loop: For) -> bool:
     """Whether LLVM may make vectors of this loop: there is no other inside, or only few turns of others."""
     turns = 0
     for statement in all_statements(loop.body):
-        if isinstance(statement, ByteProduct | PanelProduct | PackPanels | WindowProduct):
+        if isinstance(statement, Product | PackPanels):
             return False
         if isinstance(statement, For):
             if not isinstance(statement.extent, Const):
@@ -189,10 +189,7 @@ def _independent(loop: For, inside: Sequence[Statement], stack: set[int]) -> boo
             stores.setdefault(statement.buffer, []).append(statement.indices)
         elif isinstance(statement, PackPanels) and statement.target.buffer not in stack:
             stores.setdefault(statement.target.buffer, []).append(statement.target.indices)
-        elif (
-            isinstance(statement, ByteProduct | PanelProduct | WindowProduct)
-            and not tiles(statement) <= stack
-        ):
+        elif isinstance(statement, Product) and not tiles(statement) <= stack:
             return False
     loads: dict[int, list[tuple[Value, ...]]] = {}
     for value in _values(inside):
@@ -313,9 +310,9 @@ def _buffers(root: Statement) -> tuple[int, ...]:
     for statement in statements:
         if isinstance(statement, Store):
             found.add(statement.buffer)
-        if isinstance(statement, ByteProduct | PanelProduct | WindowProduct):
+        if isinstance(statement, Product):
             found |= tiles(statement)
-        if isinstance(statement, WindowProduct):
+        if isinstance(statement, ByteWindows | WindowProduct):
             found.add(statement.offsets)
     found.update(v.buffer for v in _values(statements) if isinstance(v, Load))
     return tuple(sorted(found))

@@ -10,6 +10,7 @@ from nimblevm.kernels.loop_ir import (
     Accumulate,
     Binary,
     ByteProduct,
+    ByteWindows,
     Cast,
     CheckIndex,
     Const,
@@ -92,6 +93,11 @@ def _add(
                 around, more = _times(around, _usual(statement.columns, middle), more)
                 found[around] = found.get(around, 0.0) + more * _WEIGHT
                 around, more = _times(around, _usual(statement.rows, middle), more)
+                found[around] = found.get(around, 0.0) + more * _PRODUCT
+            case ByteWindows():
+                around, more = _times(sizes, _usual(statement.depth, middle), factor / 4 * 16)
+                for size in (statement.panels, statement.rows):
+                    around, more = _times(around, _usual(size, middle), more)
                 found[around] = found.get(around, 0.0) + more * _PRODUCT
             case WindowProduct(steps=((outer, _), (inner_count, _))):
                 around, more = _times(sizes, _usual(statement.depth, middle), factor * 16)
