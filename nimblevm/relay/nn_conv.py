@@ -231,6 +231,28 @@ def deformable_conv2d(
     return call_op("nn.deformable_conv2d", data, offset, weight, attrs=attrs)
 
 
+def conv2d_backward_weight(
+    grad: Operand,
+    data: Operand,
+    strides: Sizes = (1, 1),
+    padding: Sizes = (0, 0),
+    dilation: Sizes = (1, 1),
+    groups: int = 1,
+    channels: int | None = None,
+    kernel_size: Sizes | None = None,
+    grad_layout: str = "NCHW",
+    data_layout: str = "NCHW",
+    kernel_layout: str = "OIHW",
+    out_dtype: str = "",
+) -> ir.Call:
+    """How conv2d's weight is to change for its result to change by grad."""
+    attrs = op.conv_backward_weight.BackwardWeightAttrs(
+        sizes(strides, 2) or (1, 1), pads(padding, 2), sizes(dilation, 2) or (1, 1), groups, channels,
+        sizes(kernel_size, 2), grad_layout, data_layout, kernel_layout, out_dtype,
+    )  # fmt: skip
+    return call_op("nn.conv2d_backward_weight", grad, data, attrs=attrs)
+
+
 def correlation(
     data1: Operand,
     data2: Operand,

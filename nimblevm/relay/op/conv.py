@@ -141,7 +141,7 @@ def _check_attrs(ctx: TypeContext, row: Row, attrs: Any) -> tuple[str, str, str]
     return data, kernel, out
 
 
-def _require_multiple(ctx: TypeContext, arg: int, axis: int, size: Dim, groups: int) -> Dim:
+def require_multiple(ctx: TypeContext, arg: int, axis: int, size: Dim, groups: int) -> Dim:
     """Demand that the groups divide an axis; its size an group."""
     part = dims.floordiv(size, groups)
     if isinstance(size, int):
@@ -158,15 +158,15 @@ def _channels(ctx: TypeContext, row: Row, attrs: Any, data: tuple[int, Dim], wei
     groups = attrs.groups
     if row.transposed:
         require_same(ctx, (0, *data), (1, i_axis, i_size))
-        _require_multiple(ctx, 0, *data, groups)
+        require_multiple(ctx, 0, *data, groups)
         out = dims.mul(o_size, groups)
     else:
         if isinstance(data[1], int):
-            each = _require_multiple(ctx, 0, *data, groups)
+            each = require_multiple(ctx, 0, *data, groups)
             ctx.require_dim(1, i_axis, each)
         else:
             ctx.require_dim(0, data[0], dims.mul(i_size, groups))
-        _require_multiple(ctx, 1, o_axis, o_size, groups)
+        require_multiple(ctx, 1, o_axis, o_size, groups)
         out = o_size
     if attrs.channels is not None:
         share = groups if row.transposed else 1

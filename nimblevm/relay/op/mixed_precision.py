@@ -57,8 +57,8 @@ _NAMES: dict[Precision, str] = {
         dyn.image.resize2d dyn.nn.upsampling dyn.one_hot erf exp floor_divide floor_mod image.affine_grid
         image.crop_and_resize image.grid_sample log log10 log2 mean mod nn.adaptive_avg_pool1d
         nn.adaptive_avg_pool2d nn.adaptive_avg_pool3d nn.avg_pool2d_grad nn.contrib_conv2d_pack
-        nn.contrib_conv2d_winograd_pack nn.contrib_dense_pack nn.correlation nn.cross_entropy
-        nn.cross_entropy_with_logits nn.fast_softmax nn.global_avg_pool1d nn.global_avg_pool2d
+        nn.contrib_conv2d_winograd_pack nn.contrib_dense_pack nn.conv2d_backward_weight nn.correlation
+        nn.cross_entropy nn.cross_entropy_with_logits nn.fast_softmax nn.global_avg_pool1d nn.global_avg_pool2d
         nn.global_avg_pool3d nn.group_norm nn.instance_norm nn.l2_normalize nn.layer_norm nn.log_softmax nn.lrn
         nn.max_pool2d_grad nn.nll_loss nn.softmax one_hot power prod qnn.abs qnn.add qnn.avg_pool2d
         qnn.batch_matmul qnn.concatenate qnn.contrib_dense_pack qnn.conv2d qnn.conv2d_transpose qnn.dense

@@ -12,6 +12,7 @@ from nimblevm.relay.op import (
     conv,
     conv2d_pack,
     conv2d_winograd,
+    conv_backward_weight,
     correlation,
     deformable_conv2d,
     einsum,
@@ -179,6 +180,27 @@ def _correlation(source: Source, dtype: str) -> Case:
     return Case(tuple(array(source, dims, dtype, special=False) for _ in range(2)), attrs)
 
 
+def _backward_weight(source: Source, dtype: str) -> Case:
+    kernel, strides, dilation = (
+        tuple(source.integer(1, most) for _ in range(2)) for most in (3, 3, 2)
+    )
+    padding, groups = _padding(source, 2), pick(source, (1, 1, 2))
+    data = {"N": pick(source, (0, 1, 2)), "C": groups * pick(source, (0, 1, 3))}
+    grad = {"N": data["N"], "C": groups * pick(source, (0, 1, 2))}
+    for n, (letter, (before, after)) in enumerate(zip("HW", _pairs(padding, 2), strict=True)):
+        reach = (kernel[n] - 1) * dilation[n] + 1
+        data[letter] = max(reach - before - after, 0) + source.integer(0, 4)
+        grad[letter] = (data[letter] + before + after - reach) // strides[n] + 1
+    layouts = [_layout(source, "NCHW", "NHWC") for _ in range(2)]
+    attrs = conv_backward_weight.BackwardWeightAttrs(
+        strides, padding, dilation, groups, grad["C"] if flag(source) else None, kernel, data_layout=layouts[0],
+        kernel_layout=layouts[1], out_layout=_layout(source, "OIHW", "HWIO"),
+        out_dtype=pick(source, ("", "float32", "float64")),
+    )  # fmt: skip
+    shapes = (_shaped(layout, sizes) for layout, sizes in zip(layouts, (grad, data), strict=True))
+    return Case(tuple(array(source, dims, dtype, special=False) for dims in shapes), attrs)
+
+
 def pool_case(source: Source, dtype: str, name: str) -> Case:
     row = pool.ROWS[name]
     rank, letters = row.rank, row.spatial
@@ -311,6 +333,7 @@ CASES: dict[str, Callable[[Source, str], Case]] = {
     "nn.matmul": _matmul,
     "nn.deformable_conv2d": _deformable,
     "nn.correlation": _correlation,
+    "nn.conv2d_backward_weight": _backward_weight,
     "einsum": _einsum,
     "nn.contrib_conv2d_pack": _conv2d_pack,
     "nn.contrib_conv2d_winograd_pack": _winograd,
