@@ -27,6 +27,7 @@ from nimblevm.kernels.loop_ir import (
     Unary,
     Value,
 )
+from nimblevm.kernels.loop_ir_form import operands
 
 INDEX = "int64"
 _NONE: frozenset[LoopVar] = frozenset()
@@ -177,6 +178,21 @@ class Builder:
 
     def check_index(self, index: Value, bound: Value, operand: int) -> Value:
         return self._intern((operand,), CheckIndex(INDEX, index, bound, operand), (index, bound))
+
+    def keep_check(self, check: Value, value: Value) -> Value:
+        """`value`, which was read at a checked place. One that is the same at all places, as an element of a constant
+        is, has lost the place on its way: it is computed after the check then."""
+        stack, seen = [value], {value}
+        while stack:
+            part = stack.pop()
+            if part is check:
+                return value
+            fresh = [p for p in operands(part) if p not in seen]
+            seen.update(fresh)
+            stack.extend(fresh)
+        inside = self.compare("ge", check, self.i64(0))
+        zero = self.const(False if value.dtype == "bool" else 0, value.dtype)
+        return self._intern((), Select(value.dtype, inside, value, zero), (inside, value, zero))
 
 
 _COMPARE = {

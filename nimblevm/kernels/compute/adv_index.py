@@ -31,7 +31,10 @@ def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tens
             found = yield tensor, place
             size = em.dim(data.shape[axis])
             where.append(checked(em, found, size, operand_of(tensor, data)))
-        return (yield data, (*where, *index[outer:]))
+        value = yield data, (*where, *index[outer:])
+        for checked_index in where:
+            value = em.b.keep_check(checked_index, value)
+        return value
 
     cost = data.cost + sum(tensor.cost + 3 for tensor in indices)
     return TensorExpr(shape, data.dtype, at, cost)

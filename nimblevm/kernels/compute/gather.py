@@ -43,7 +43,8 @@ def _gather(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tenso
     def at(index: Index) -> Steps:
         found = yield indices, index
         place = checked(em, found, em.dim(data.shape[axis]), operand)
-        return (yield data, (*index[:axis], place, *index[axis + 1 :]))
+        value = yield data, (*index[:axis], place, *index[axis + 1 :])
+        return em.b.keep_check(place, value)
 
     return TensorExpr(tensor_type(out).shape, data.dtype, at, data.cost + indices.cost + 3)
 
@@ -59,7 +60,10 @@ def _gather_nd(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Te
         for number in range(count):
             found = yield indices, (em.b.i64(number), *index[:outer])
             where.append(checked(em, found, em.dim(data.shape[batch + number]), operand))
-        return (yield data, (*where, *index[outer:]))
+        value = yield data, (*where, *index[outer:])
+        for place in where[batch:]:
+            value = em.b.keep_check(place, value)
+        return value
 
     cost = data.cost + count * (indices.cost + 3)
     return TensorExpr(tensor_type(out).shape, data.dtype, at, cost)

@@ -51,13 +51,14 @@ def _nll(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tensors:
         target = yield targets, index
         label = b.check_index(b.cast(target, INDEX), em.dim(weights.shape[0]), operand)
         factor = yield weights, (label,)
-        return b.cast(factor, dtype)
+        return b.cast(b.keep_check(label, factor), dtype)
 
     def loss(index: Index) -> Steps:
         target = yield targets, index
         label = b.check_index(b.cast(target, INDEX), em.dim(weights.shape[0]), operand)
         factor = yield weights, (label,)
         value = yield predictions, (*index[:1], label, *index[1:])
+        value = b.keep_check(label, value)
         return b.mul(b.unary("neg", b.cast(value, dtype)), b.cast(factor, dtype))
 
     terms = [TensorExpr(targets.shape, dtype, at, 8) for at in (loss, weight)]

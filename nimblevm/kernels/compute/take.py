@@ -53,9 +53,11 @@ def _compute(em: Emitter, args: Sequence[Tensors], attrs: Any, out: Any) -> Tens
         found = yield indices, where
         size = em.size(data.shape) if flat else em.dim(data.shape[axis])
         place = position(em, found, size, attrs.mode, operand)
-        if flat:
-            return (yield data, unflattened(em, data.shape, place))
-        return (yield data, (*index[:axis], place, *index[end:]))
+        element = (
+            unflattened(em, data.shape, place) if flat else (*index[:axis], place, *index[end:])
+        )
+        value = yield data, element
+        return em.b.keep_check(place, value) if attrs.mode == "fast" else value
 
     shape = tensor_type(out).shape
     return TensorExpr(shape, data.dtype, at, data.cost + indices.cost + 2)

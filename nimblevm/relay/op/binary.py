@@ -81,7 +81,10 @@ def _floor_mod(lhs: Array, rhs: Array) -> Any:
 
 def _power(lhs: Array, rhs: Array) -> Any:
     if lhs.dtype.kind == "f":
-        return np.power(lhs, rhs)
+        # numpy takes the square root for one exponent of 0.5 that meets all elements, which differs for -0 and -inf.
+        lhs, rhs = np.broadcast_arrays(lhs, rhs)
+        pairs = [np.append(part, part.dtype.type(1)) for part in (lhs, rhs)]
+        return np.power(*pairs)[:-1].reshape(lhs.shape)
     lhs, rhs = np.broadcast_arrays(lhs, rhs)
     negative = rhs < 0
     if np.any(negative & (lhs == 0)):

@@ -6,8 +6,8 @@
 
 data: rank >= 1 (any with axis None), any dtype; indices: any integer dtype and shape. Result:
 data.shape[:a] + indices.shape[batch_dims:] + data.shape[a + 1:], data's dtype. "fast" raises
-IndexOutOfRange for x < 0 or x >= n. The axis must have an element unless there are no indices.
-Attrs: batch_dims, axis, mode. Source: Relay's take.
+IndexOutOfRange for an element that is read with x < 0 or x >= n. The axis must have an element unless there
+are no indices. Attrs: batch_dims, axis, mode. Source: Relay's take.
 Differs from numpy: clips by default, negative indices too.
 """
 
@@ -102,10 +102,12 @@ def _reference(inputs: tuple[Array, ...], attrs: TakeAttrs, result: Type) -> Arr
         return np.asarray(data.reshape(-1)[_positions(indices, data.size, attrs.mode)])
     axis = attrs.axis % data.ndim
     batch = attrs.batch_dims + (indices.ndim if attrs.batch_dims < 0 else 0)
+    shape = data.shape[:axis] + indices.shape[batch:] + data.shape[axis + 1 :]
+    if 0 in shape:
+        return np.empty(shape, data.dtype)  # nothing is read, no index looked at
     positions = _positions(indices, data.shape[axis], attrs.mode)
     if batch == 0:
         return np.asarray(np.take(data, positions, axis=axis))
-    shape = data.shape[:axis] + indices.shape[batch:] + data.shape[axis + 1 :]
     out = np.empty(shape, data.dtype)
     for at in np.ndindex(*data.shape[:batch]):
         out[at] = np.take(data[at], positions[at], axis=axis - batch)
