@@ -91,8 +91,9 @@ def compile(
     params       parameters of main by name, bound as constants: arrays of exactly the declared dtype and shape, or
                  Python numbers and lists, which take it
     target       "native" (this machine; "llvm" means the same), a level for any machine: "x86-64-v2", "x86-64-v3",
-                 "x86-64-v4", "aarch64", or "none". Several (a list, or names with commas between) give a file with
-                 machine code for each, of which a loader takes the best that its CPU has (docs/targets.md)
+                 "x86-64-v4", "x86-64-v4-vnni", "aarch64", or "none". Several (a list, or names with commas between)
+                 give a file with machine code for each, of which a loader takes the best that its CPU has
+                 (docs/targets.md)
     passes_off   names of passes to skip
     unbox        rank-0 integers and bools live in int registers
     native       write machine code; without llvmlite or a linker compile warns (NimbleWarning) and writes the

@@ -32,8 +32,9 @@ _WeightsFile = Annotated[
 _Target = Annotated[
     str,
     typer.Option(
-        help='"native" (this machine), a level for any machine (x86-64-v2, x86-64-v3, x86-64-v4, aarch64), '
-        'several with commas between (the best that the CPU has is used), or "none": no machine code.'
+        help='"native" (this machine), a level for any machine (x86-64-v2, x86-64-v3, x86-64-v4, '
+        'x86-64-v4-vnni, aarch64), several with commas between (the best that the CPU has is used), or "none": '
+        "no machine code."
     ),
 ]
 _Weights = Annotated[

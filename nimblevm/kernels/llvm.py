@@ -136,7 +136,7 @@ def _host() -> TargetInfo | None:
         return None
     has = {name for name, on in binding.get_host_cpu_features().items() if on}
     most = next(level for level in reversed(targets.LEVELS) if level.arch == arch)
-    features = tuple(sorted(f for f in (*most.features, *targets.BEYOND) if f in has))
+    features = tuple(sorted(f for f in most.features if f in has))
     cpu = binding.get_host_cpu_name()
     return TargetInfo(arch, features, cpu, f"native ({cpu})")
 
@@ -164,7 +164,11 @@ def build_all(
     if not HAVE_LLVM:
         _ir_only("llvmlite is not installed (pip install 'nimblevm[compiler]')", "")
         return ()
-    return tuple(code for info in infos if (code := _section(kernels, info, choices)) is not None)
+    # Two that ask for the same are one.
+    asked = [info and _asked(info, kernels, choices) for info in infos]
+    found = {info.text if info else "": info for info in asked}
+    sections = (_section(kernels, info, choices) for info in found.values())
+    return tuple(code for code in sections if code is not None)
 
 
 def _section(
@@ -173,7 +177,6 @@ def _section(
     if info is None:
         _ir_only("this machine's architecture has no code generator", "")
         return None
-    info = _asked(info, kernels, choices)
     texts, functions = module_texts(kernels, info, choices)
     count = sum(index >= 0 for index in functions)
     if count == 0:
@@ -196,7 +199,7 @@ def _section(
 
 
 def _asked(info: TargetInfo, kernels: Sequence[Kernel], choices: Choices | None) -> TargetInfo:
-    """The target without what no kernel has a use for and no level has: the section then fits more machines."""
+    """The target without what no kernel has a use for: the section then fits more machines."""
     beyond = set(info.features).intersection(targets.BEYOND)
     of_bytes = (schedule(k, info.features, choices) for k in kernels if has_byte_product(k))
     if not beyond or any(map(has_byte_tile, of_bytes)):

@@ -65,7 +65,7 @@ _V4 = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
 
 
 BEYOND = ("avx512vnni",)
-"""Features beyond the levels that code for the machine at hand uses: products of bytes (llvm_bytes.py)."""
+"""Features that a section asks for only where its kernels use them: products of bytes (llvm_bytes.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,7 @@ LEVELS: tuple[Level, ...] = (
     Level("x86-64-v2", "x86_64", _V2),
     Level("x86-64-v3", "x86_64", _V3),
     Level("x86-64-v4", "x86_64", _V4),
+    Level("x86-64-v4-vnni", "x86_64", (*_V4, *BEYOND)),
     Level("aarch64", "aarch64", ("neon",)),
 )
 """Of one architecture, each has all that the ones before it have."""

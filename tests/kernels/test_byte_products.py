@@ -23,6 +23,7 @@ COLUMNS = (1, 3, 4, 63, 64, 65, 131)
 DEPTHS = (0, 1, 3, 4, 63, 64, 65, 130)
 LEVEL = BY_NAME["x86-64-v4"].features
 VNNI = (*LEVEL, "avx512vnni")
+WITHOUT = sorted(name for name, level in BY_NAME.items() if "avx512vnni" not in level.features)
 
 
 def _dense(rows: str, depth: str, units: str, x: str, w: str) -> LoweredKernel:
@@ -149,9 +150,9 @@ def test_two_threads() -> None:
             np.testing.assert_array_equal(vm.run(x).numpy(), expected)
 
 
-@pytest.mark.parametrize("level", sorted(BY_NAME))
+@pytest.mark.parametrize("level", WITHOUT)
 def test_levels_keep_their_way(level: str) -> None:
-    """No level has the instruction: their code is what it was, and a CPU with it takes the tiles."""
+    """The levels have no such instruction: their code is what it was, and a CPU with it takes the tiles."""
     kernel = _dense("?m", "70", "131", "int8", "int8").kernel
     features = BY_NAME[level].features
     assert not _products(kernel, features)

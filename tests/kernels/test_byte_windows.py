@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import nimblevm as nvm
-from nimblevm.kernels import llvm, llvm_byte_windows
+from nimblevm.kernels import llvm, llvm_byte_windows, targets
 from nimblevm.kernels.loop_ir import ByteWindows, Kernel, Load, Store
 from nimblevm.kernels.lower import LoweredKernel, lower_primitive
 from nimblevm.kernels.rewrite import all_statements, all_values, values_of
@@ -30,6 +30,7 @@ SIZES = ((1, 7, 7), (2, 5, 11), (0, 4, 4), (1, 17, 16), (3, 1, 1), (1, 1, 40))
 """Batch, height and width of images."""
 LEVEL = BY_NAME["x86-64-v4"].features
 VNNI = (*LEVEL, "avx512vnni")
+WITHOUT = sorted(name for name, level in BY_NAME.items() if "avx512vnni" not in level.features)
 Array = NDArray[Any]
 
 
@@ -269,9 +270,9 @@ def test_tiles_are_divided_among_threads() -> None:
     assert len(found[0].loops) == 3  # images, groups of rows, groups of columns
 
 
-@pytest.mark.parametrize("level", sorted(BY_NAME))
+@pytest.mark.parametrize("level", WITHOUT)
 def test_levels_keep_their_way(level: str) -> None:
-    """No level has the instruction: scratch of widened weights stays, and a CPU with it takes the tiles."""
+    """The levels have no such instruction: scratch of widened weights stays, and a CPU with it takes the tiles."""
     kernel = _lowered("int8", "int8", {"O": 32, "I": 16, "H": 3, "W": 3}).kernel
     features = BY_NAME[level].features
     assert not _tiles(kernel, features)
@@ -291,6 +292,18 @@ def test_section_has_the_instruction(layouts: tuple[str, str]) -> None:
     assert "+avx512vnni" in code.target.split(",")
     without_masks = tuple(f for f in VNNI if f != "avx512bw")
     assert not _tiles(kernel, without_masks)
+
+
+def test_named_target() -> None:
+    """Code for other machines has the instruction; without a use for it the section is that of the level below."""
+    assert set(VNNI) == set(BY_NAME["x86-64-v4-vnni"].features)
+    assert [name for name in BY_NAME if name not in WITHOUT] == ["x86-64-v4-vnni"]
+    of_bytes = _lowered("int8", "int8", {"O": 32, "I": 16, "H": 3, "W": 3}).kernel
+    other = _lowered("int8", "int8", {"O": 1, "I": 1, "H": 1, "W": 1}).kernel
+    both = llvm.parse_targets("x86-64-v4,x86-64-v4-vnni")
+    texts = [[code.target for code in llvm.build_all([k], both)] for k in (of_bytes, other)]
+    level, with_it = (targets.section_text("x86_64", features) for features in (LEVEL, VNNI))
+    assert texts == [[with_it, level], [level]]
 
 
 def test_only_tiles_ask_for_the_instruction() -> None:

@@ -56,7 +56,9 @@ static void test_system(void) {
 }
 
 static void test_levels(void) {
-  nvm_cpu cpu = x86(0xe7);
+  nvm_cpu cpu = x86(0xe7), vnni = x86(0xe7);
+  vnni.words[NVM_CPU_LEAF7_ECX] = BITS(11);
+  REQUIRE(strcmp(nvm_cpu_level_name(&vnni), "x86-64-v4-vnni") == 0);
   cpu.words[NVM_CPU_LEAF7_EBX] &= ~(UINT64_C(1) << 28); /* avx512cd */
   REQUIRE(strcmp(nvm_cpu_level_name(&cpu), "x86-64-v3") == 0);
   cpu.words[NVM_CPU_EXTENDED1_ECX] = 0; /* lzcnt */

@@ -95,6 +95,7 @@ static const nvm_cpu_level nvm_cpu_levels[] = {
   {"x86-64-v2", NVM_CPU_X86_64, "+cx16,+popcnt,+sse3,+sse4.1,+sse4.2,+ssse3"},
   {"x86-64-v3", NVM_CPU_X86_64, "+avx,+avx2,+bmi,+bmi2,+cx16,+f16c,+fma,+lzcnt,+movbe,+popcnt,+sse3,+sse4.1,+sse4.2,+ssse3"},
   {"x86-64-v4", NVM_CPU_X86_64, "+avx,+avx2,+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl,+bmi,+bmi2,+cx16,+f16c,+fma,+lzcnt,+movbe,+popcnt,+sse3,+sse4.1,+sse4.2,+ssse3"},
+  {"x86-64-v4-vnni", NVM_CPU_X86_64, "+avx,+avx2,+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl,+avx512vnni,+bmi,+bmi2,+cx16,+f16c,+fma,+lzcnt,+movbe,+popcnt,+sse3,+sse4.1,+sse4.2,+ssse3"},
   {"aarch64", NVM_CPU_AARCH64, "+neon"},
 };
 #endif

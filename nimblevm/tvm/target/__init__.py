@@ -19,9 +19,9 @@ _DEVICES = ("cuda", "opencl")
 _LEVELS = {
     "x86-64-v2": ("nehalem", "corei7", "westmere", "sandybridge", "ivybridge"),
     "x86-64-v3": ("haswell", "broadwell", "skylake", "core-avx2", "znver1", "znver2", "znver3", "alderlake"),
-    "x86-64-v4": (
-        "skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "icelake-client", "sapphirerapids", "znver4",
-        "znver5",
+    "x86-64-v4": ("skylake-avx512",),
+    "x86-64-v4-vnni": (
+        "cascadelake", "cooperlake", "icelake-server", "icelake-client", "sapphirerapids", "znver4", "znver5",
     ),
     "aarch64": ("cortex-a53", "cortex-a72", "cortex-a76", "neoverse-n1", "neoverse-v1", "apple-m1", "apple-m2"),
 }  # fmt: skip
