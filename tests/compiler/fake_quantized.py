@@ -392,3 +392,40 @@ CASES: dict[str, tuple[Callable[[Writer], Expr], ...]] = {
     "nn.upsampling": (move(lambda x: relay.nn.upsampling(x, 2, 2), 1, 2, 2, 3),),
 }  # fmt: skip
 """Operator -> programs whose last operator it is."""
+
+
+# --- several operators in a region ------------------------------------------------------------------
+
+LINKS: tuple[Callable[[Writer, Expr], Expr], ...] = (
+    lambda w, x: relay.nn.relu(x),
+    lambda w, x: relay.clip(x, *sorted(w.rng.normal(0, 5, 2).tolist())),
+    lambda w, x: relay.nn.leaky_relu(x, 0.25),
+    lambda w, x: relay.negative(x),
+    lambda w, x: relay.abs(x),
+    lambda w, x: relay.multiply(x, relay.const(w.rng.normal(0, 1, w.pick((), (4,), (3, 1, 1))).astype("float32"))),
+    lambda w, x: relay.add(x, relay.const(w.rng.normal(0, 3, w.pick((), (4,), (3, 1, 1))).astype("float32"))),
+    lambda w, x: relay.subtract(x, w.real(3, 4, 4)),
+    lambda w, x: relay.maximum(x, w.real(*w.pick((4,), (2, 3, 4, 4)))),
+    lambda w, x: relay.add(x, x),
+    lambda w, x: relay.nn.bias_add(x, relay.const(w.rng.normal(0, 3, 3).astype("float32"))),
+    lambda w, x: relay.nn.max_pool2d(x, (3, 3), padding=(1, 1)),
+    lambda w, x: relay.nn.avg_pool2d(x, (3, 3), padding=(1, 1), count_include_pad=w.flag()),
+    lambda w, x: relay.add(x, relay.mean(x, (2, 3), keepdims=True)),
+    lambda w, x: relay.transpose(relay.transpose(x, (0, 2, 3, 1)), (0, 3, 1, 2)),
+    lambda w, x: relay.reshape(relay.nn.batch_flatten(x), (-1, 3, 4, 4)),
+    lambda w, x: relay.concatenate([relay.split(x, (1,), 1)[1], relay.split(x, (1,), 1)[0]], 1),
+    lambda w, x: relay.nn.pad(relay.strided_slice(x, [1, 1], [4, 4], axes=[2, 3]), ((0, 0), (0, 0), (1, 0), (0, 1)), 0.5),
+    lambda w, x: relay.where(w.param(w.rng.random((4,)) < 0.5), x, relay.const(0.25)),
+)  # fmt: skip
+"""Operators on a tensor (n, 3, 4, 4)."""
+
+
+def chain(w: Writer) -> Expr:
+    """A few operators in a row, of bytes or of the sums of a convolution."""
+    body = w.real(2, 3, 4, 4, batch=True)
+    if w.flag():
+        kernel = w.weight(3, 3, 3, 3, axis=0)
+        body = relay.nn.conv2d(body, kernel, padding=(1, 1), channels=3, kernel_size=(3, 3))
+    for _ in range(w.size(1, 5)):
+        body = w.pick(*LINKS)(w, body)
+    return body

@@ -25,7 +25,7 @@ from nimblevm.relay.module import IRModule
 from nimblevm.relay.op import registry
 from nimblevm.relay.parser import parse_module
 from nimblevm.tvm.relay import transform
-from tests.compiler.fake_quantized import CASES, Array, Writer
+from tests.compiler.fake_quantized import CASES, Array, Writer, chain
 
 STRICT = fake_quantization_pass(hard_fail=True)
 QAT = fake_quantization_pass(use_qat=True)
@@ -36,12 +36,12 @@ def module(writer: Writer, body: Expr) -> IRModule:
     return infer_type(IRModule.from_expr(Function(tuple(writer.params), body)))
 
 
-def closed(writer: Writer, body: Expr) -> IRModule:
-    """The program, quantized to a type that fits its values more or less."""
+def closed(writer: Writer, body: Expr, least: float = 2.0**-8) -> IRModule:
+    """The program, quantized to a type that fits its values more or less, with steps of at least `least`."""
     real = evaluate(module(writer, body), writer.values)
     real = np.where(np.isfinite(real), real, 0)
     spread = float(np.ptp(real)) if real.size else 1.0
-    scale = np.float32(max(spread / 255 * writer.pick(0.5, 1.0, 2.0), 2.0**-8))
+    scale = np.float32(max(spread / 255 * writer.pick(0.5, 1.0, 2.0), least))
     dtype = writer.dtype
     low = float(real.min()) if real.size else 0.0
     info = np.iinfo(dtype)
@@ -70,6 +70,23 @@ def test_integers_are_within_a_step_of_the_floats(name: str, index: int, seed: i
     mod = closed(writer, CASES[name][index](writer))
     integers = STRICT(mod, CONTEXT)
     assert is_integer(integers)
+    with np.errstate(all="ignore"):
+        assert distance(evaluate(mod, writer.values), evaluate(integers, writer.values)) <= 1
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_several_operators_are_within_a_step_together(seed: int) -> None:
+    """Where steps of products are less than that, which the scales of the result see to."""
+    writer = Writer(seed)
+    mod = closed(writer, chain(writer), least=0.25)
+    try:
+        integers = STRICT(mod, CONTEXT)
+    except CompileError as error:
+        # What these chains may be refused for: a tensor of constants, or scales of the run along an axis.
+        if "more than 31 bits" not in str(error) and "the run decides them" not in str(error):
+            raise
+        return
     with np.errstate(all="ignore"):
         assert distance(evaluate(mod, writer.values), evaluate(integers, writer.values)) <= 1
 
