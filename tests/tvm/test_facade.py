@@ -35,6 +35,7 @@ EXP = tvm.IRModule.from_expr(relay.Function([X], relay.exp(X)))
 PLACES: list[tuple[Any, tuple[str, str | None]]] = [
     (None, ("native", None)), ("llvm", ("native", None)), ("c", ("native", None)), (Target("llvm"), ("native", None)),
     ("llvm -mcpu=x86-64-v3", ("x86-64-v3", None)), ("llvm -mcpu=skylake-avx512 -num-cores=4", ("x86-64-v4", None)),
+    ("llvm -mcpu=icelake-server", ("x86-64-v4-vnni", None)),
     ("llvm -mtriple=aarch64-linux-gnu", ("aarch64", None)), ("cuda", ("native", "cuda")), ("opencl -device=mali", ("native", "opencl")),
     ({"kind": "llvm", "mcpu": "haswell"}, ("x86-64-v3", None)), ({tvm.cpu(): "llvm"}, ("native", None)),
     ({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mattr": ["+neon"]}, ("aarch64", None)), (["llvm"], ("native", None)), (tvm.target.cuda("v100"), ("native", "cuda")),
