@@ -29,11 +29,16 @@ def parsed(body: str, param: str = "%x: Tensor[(?n), float32]") -> relay.IRModul
         (f"split(%x, indices_or_sections={HUGE})", "at most 1048576 fields"),
         (f"expand_dims(%x, axis=0, num_newaxis={HUGE})", "num_newaxis must be at most 1024"),
         (f"dyn.expand_dims(%x, 0, num_newaxis={HUGE})", "num_newaxis must be at most 1024"),
+        ("dyn.reshape(%x, %s)", "argument 1 has 4294967296 sizes"),
+        ("dyn.broadcast_to(%x, %s)", "argument 1 has 4294967296 sizes"),
+        ("dyn.tile(%x, %s)", "argument 1 has 4294967296 sizes"),
+        ('dyn.zeros(%s, dtype="float32")', "argument 0 has 4294967296 sizes"),
+        ('dyn.full(0f, %s, dtype="float32")', "argument 1 has 4294967296 sizes"),
     ],
 )
 def test_parts_and_axes(body: str, text: str) -> None:
     with pytest.raises(RelayTypeError, match=text):
-        parsed(body)
+        parsed(body, "%x: Tensor[(?n), float32], %s: Tensor[(4294967296), int32]")
 
 
 def test_a_result_without_elements_that_numpy_has_no_array_for() -> None:

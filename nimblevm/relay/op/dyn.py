@@ -155,6 +155,11 @@ def _vector(ctx: TypeContext, arg_types: tuple[Type, ...], index: int) -> int:
             "rank of the result",
             index,
         )
+    if found.shape[0] > MOST_AXES:
+        raise ctx.fail(
+            f"argument {index} has {found.shape[0]} sizes, one an axis; it may have at most {MOST_AXES}",
+            index,
+        )
     return found.shape[0]
 
 
